@@ -60,6 +60,7 @@ pub(crate) const TOOLS: &[&str] = &[
     "talosctl-1.14",
     "talosctl-1.13",
     "talosctl-1.12",
+    "versitygw",
 ];
 
 /// The tests that need real tools, as a nextest filter. Any other test that uses a tool fails on a

@@ -1,7 +1,6 @@
 //! The annotation front end, as the controller sees it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -10,7 +9,7 @@ use kube::{Client, ResourceExt as _};
 use upgrade_api::UpgradeRun;
 use upgrade_controller::api_call::{CallError, with_timeout};
 use upgrade_controller::clock::Clock;
-use upgrade_controller::cluster::{ClusterAccess, ClusterRef};
+use upgrade_controller::cluster::{ClusterAccess, ClusterRef, LiveSnapshots};
 use upgrade_controller::connect::AccessError;
 use upgrade_controller::events::EventPublisher;
 use upgrade_controller::front_end::{self as neutral, Desired, FrontEnd, Start, StartError};
@@ -48,8 +47,8 @@ pub struct Annotations {
     pub secret_prefix: String,
     /// The time.
     pub clock: Clock,
-    /// The folder of etcd snapshots, with a folder for each cluster.
-    pub snapshots: PathBuf,
+    /// Where etcd snapshots go, with a folder or prefix for each cluster.
+    pub snapshots: LiveSnapshots,
     /// The machines of the platform.
     pub machines: Arc<Machines>,
     /// The policy that annotations change.
@@ -152,7 +151,7 @@ impl FrontEnd for Annotations {
             talosconfig,
             kubeconfig: data.remove(secret::KUBECONFIG),
             inventory: self.machines.of(&namespace, id)?,
-            snapshots: self.snapshots.join(&namespace).join(cluster.name_any()),
+            snapshots: self.snapshots.join(&namespace).join(&cluster.name_any()),
         })
     }
 

@@ -1,10 +1,10 @@
 //! The annotation operator: puts the parts together and runs until it is stopped.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use kube::Client;
 use tokio::sync::watch;
+use upgrade_controller::cluster::LiveSnapshots;
 use upgrade_controller::connect::{Connector, LiveConnector};
 use upgrade_controller::controller::{Controller, ControllerOptions};
 use upgrade_controller::events::EventPublisher;
@@ -27,8 +27,8 @@ pub struct Options {
     pub watch_namespace: Option<String>,
     /// What the names of the clusters' Secrets begin with.
     pub secret_prefix: String,
-    /// The folder of etcd snapshots.
-    pub snapshots: PathBuf,
+    /// Where etcd snapshots go.
+    pub snapshots: LiveSnapshots,
     /// How upgrades are done where annotations say nothing.
     pub policy: Policy,
 }

@@ -1,5 +1,6 @@
 //! One replica: the shipped operator, from its watch to the engine.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ impl Replica {
             },
             watch_namespace: Some(NAMESPACE.to_owned()),
             secret_prefix: String::new(),
-            snapshots: "/snapshots".into(),
+            snapshots: PathBuf::from("/snapshots").into(),
             policy: simulation.scenario.cluster.policy.clone(),
         };
         let connector = WorldConnector {

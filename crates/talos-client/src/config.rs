@@ -5,9 +5,9 @@ use std::time::Duration;
 use talos_proto::machine as wire;
 use talos_proto::machine::apply_configuration_request::Mode;
 
+use crate::Hidden;
 use crate::client::Node;
 use crate::error::{ActError, Error};
-use crate::hidden::Hidden;
 
 /// When a new configuration takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use talos_proto::machine as wire;
 
+use crate::Hidden;
 use crate::archive;
 use crate::client::Node;
 use crate::error::{Error, Failure};
-use crate::hidden::Hidden;
 use crate::resources::BootId;
 use crate::stream::{ByteStream, Incoming};
 

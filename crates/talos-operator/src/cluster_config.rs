@@ -3,11 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
+use s3_snapshots::Address;
 use talos_client::Talosconfig;
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::policy::Policy;
+use upgrade_core::reason::FailureKind;
 use upgrade_engine::journal::{FileStore, Folder, Holder};
+use upgrade_engine::snapshots::StoreError;
 use upgrade_engine::store::Inherited;
+use upgrade_live::LiveSnapshots;
 use upgrade_view::RunResult;
 
 use crate::args::{ClusterArgs, CommandLine, PolicyArgs};
@@ -15,6 +19,7 @@ use crate::error::CommandError;
 use crate::profile::Profile;
 use crate::render::words;
 use crate::settings;
+use crate::snapshot_store::{self, resolve};
 
 /// A cluster as its user describes it, and its state folder.
 #[derive(Clone, Debug)]
@@ -62,13 +67,25 @@ impl ClusterConfig {
         flags.over(profile.unwrap_or_default())
     }
 
-    /// The folder for etcd snapshots.
-    pub fn snapshots(&self, policy: &Policy) -> PathBuf {
-        match (&policy.snapshot.dir, &self.profile) {
-            (Some(dir), Some(profile)) => profile.beside(dir),
-            (Some(dir), None) => PathBuf::from(dir),
-            (None, _) => self.state.join("snapshots"),
+    /// Where etcd snapshots go. A store that cannot be used prevents only what needs it.
+    pub fn snapshots(&self, policy: &Policy) -> LiveSnapshots {
+        match &policy.snapshot.dir {
+            Some(address) if Address::is_meant(address) => {
+                let beside = |path: &Path| self.beside(&path.to_string_lossy());
+                let store = resolve(address, beside).and_then(snapshot_store::open);
+                let unusable = |why: String| {
+                    LiveSnapshots::Unusable(StoreError::new(FailureKind::Refused, &why))
+                };
+                store.map_or_else(unusable, LiveSnapshots::from)
+            }
+            Some(dir) => self.beside(dir).into(),
+            None => self.state.join("snapshots").into(),
         }
+    }
+
+    /// A path of the policy: relative to the profile, if there is one.
+    fn beside(&self, path: &str) -> PathBuf {
+        self.profile.as_ref().map_or_else(|| PathBuf::from(path), |profile| profile.beside(path))
     }
 
     /// Refuses if another process drives the cluster (rule 9). The lock of a run guards that;
@@ -204,8 +221,18 @@ mod tests {
         let path = folder.path().join("my prod").display().to_string();
         assert_eq!(command, format!("talos-operator resume --profile '{path}' --context prod"));
         let policy = config.policy(&PolicyArgs::default());
-        assert_eq!(config.snapshots(&policy), folder.path().join("backups"));
-        assert_eq!(config.snapshots(&Policy::default()), config.state.join("snapshots"));
+        let stores = |policy, folder: PathBuf| {
+            let expected = LiveSnapshots::from(folder);
+            assert_eq!(format!("{:?}", config.snapshots(policy)), format!("{expected:?}"));
+        };
+        stores(&policy, folder.path().join("backups"));
+        stores(&Policy::default(), config.state.join("snapshots"));
+        // A store without settings prevents only what needs it, and says what is missing.
+        let mut policy = policy;
+        policy.snapshot.dir = Some("s3://backups?ca-file=absent.pem&region=x".to_owned());
+        let why = config.snapshots(&policy).check().unwrap_err().to_string();
+        let beside = folder.path().join("absent.pem").display().to_string();
+        assert!(why.contains("AWS_ACCESS_KEY_ID") || why.contains(&beside), "{why}");
         assert!(config.refuse_if_driven().is_ok());
         assert_eq!(config.may_replace(false), Ok(false));
     }

@@ -25,6 +25,7 @@ pub mod runner;
 pub mod session;
 pub mod settings;
 pub mod signals;
+pub mod snapshot_store;
 #[cfg(test)]
 mod test_fixtures;
 pub mod usage;

@@ -33,6 +33,11 @@ pub fn kubeconfig() -> Option<OsString> {
     variable("KUBECONFIG")
 }
 
+/// The variables of S3 clients: credentials, region, endpoint.
+pub fn s3() -> s3_snapshots::Environment {
+    s3_snapshots::Environment::read(|name| variable(name)?.into_string().ok())
+}
+
 /// The home folder.
 pub fn home() -> Option<PathBuf> {
     variable("HOME").map(PathBuf::from)

@@ -1,9 +1,10 @@
 //! Shared helpers for the tests of several crates.
 //!
-//! - [`tool`]: the real talosctl, kubectl and etcdutl.
+//! - [`tool`]: the real talosctl, kubectl, etcdutl and versitygw.
 //! - [`Hub`]: a real control plane with our custom resources, one for many tests.
 //! - [`Tenant`]: a namespace of a hub for one test, with the shipped account and its rights, and
 //!   watches instead of polling.
+//! - [`S3Server`]: a real S3 server on loopback, with or without TLS.
 //! - [`cluster`]: simulated clusters that run faster than real time.
 //! - [`Definition`]: what has to fit the definition of a kind.
 //! - [`workloads`]: the Deployments and budgets that drains meet.
@@ -17,6 +18,7 @@ mod kinds;
 mod manifests;
 mod objects;
 mod program;
+mod s3_server;
 mod tenant;
 mod watch;
 pub mod workloads;
@@ -25,6 +27,7 @@ pub use self::definition::Definition;
 pub use self::hub::Hub;
 pub use self::objects::{annotation, kubernetes_cluster};
 pub use self::program::{Printed, now, tool};
+pub use self::s3_server::S3Server;
 pub use self::tenant::Tenant;
 pub use self::watch::Watch;
 

@@ -1,13 +1,12 @@
 //! A cluster as a front end names it, and how it is reached.
 
-use std::path::PathBuf;
-
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use sha2::{Digest as _, Sha256};
 use upgrade_api::run::Owner;
 use upgrade_engine::io::Machine;
+pub use upgrade_live::LiveSnapshots;
 
 /// The object that stands for a cluster on the hub. Its UID is its identity: an object that
 /// was created again under an old name is another cluster.
@@ -96,8 +95,8 @@ pub struct ClusterAccess {
     pub kubeconfig: Option<Vec<u8>>,
     /// The machines that the hub knows of.
     pub inventory: Vec<Machine>,
-    /// The folder for etcd snapshots.
-    pub snapshots: PathBuf,
+    /// Where etcd snapshots go.
+    pub snapshots: LiveSnapshots,
 }
 
 impl ClusterAccess {

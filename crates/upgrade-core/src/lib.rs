@@ -12,7 +12,8 @@
 //! - [`journal`]: what was done.
 //! - [`call`]: how a call to a machine ended.
 //! - [`reason`], [`event`]: what users read about it; [`advice`]: what they can do next;
-//!   [`secret`] removes secrets, [`text`] has error chains and lists.
+//!   [`secret`] removes secrets, [`hidden`] keeps them out of output, [`text`] has error chains
+//!   and lists.
 //!
 //! [`mutant`] breaks all this on purpose, in tests of the tests.
 //!
@@ -29,6 +30,7 @@ pub mod cron;
 pub mod etcd_snapshot;
 pub mod event;
 pub mod extension;
+pub mod hidden;
 pub mod image;
 pub mod intent;
 pub mod journal;

@@ -144,7 +144,7 @@ impl Default for Drain {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SnapshotPolicy {
-    /// The folder; `None` lets the front end choose.
+    /// The folder, or an S3 address; `None` lets the front end choose.
     pub dir: Option<String>,
     /// How many are kept.
     pub keep: usize,

@@ -4,6 +4,7 @@
 
 mod folder;
 mod memory;
+pub mod names;
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -25,11 +26,11 @@ use crate::io::{
     Applied, Clock as _, EtcdAdmin as _, Io, IoError, Machine, Machines as _, ProgressSink,
 };
 
-pub use folder::FolderSnapshots;
+pub use folder::{FolderSnapshots, FolderWriter};
 pub use memory::MemorySnapshots;
 
 /// Why a store failed, with what to check.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 #[error("{0}")]
 pub struct StoreError(Failure);
 
@@ -37,6 +38,11 @@ impl StoreError {
     /// `kind` says whether a retry may help.
     pub fn new(kind: FailureKind, text: &str) -> Self {
         Self(Failure::new(kind, text))
+    }
+
+    /// Whether a retry may help.
+    pub const fn kind(&self) -> FailureKind {
+        self.0.kind
     }
 }
 
@@ -50,7 +56,8 @@ impl From<StoreError> for IoError {
 /// durable, since anybody who finds a location may restore from it. It contains every secret of the
 /// cluster: only its owner may read it (rule 14).
 pub trait SnapshotStore: Send + Sync {
-    /// A snapshot that is being written. Dropped without a commit, it leaves nothing behind.
+    /// A snapshot that is being written. Dropped without a commit, it leaves nothing behind, as far
+    /// as that is possible without waiting; see [`discard`](Self::discard).
     type Writer: AsyncWrite + Send + Unpin;
 
     /// Begins a snapshot of a cluster.
@@ -66,6 +73,13 @@ pub trait SnapshotStore: Send + Sync {
         writer: Self::Writer,
     ) -> impl Future<Output = Result<String, StoreError>> + Send;
 
+    /// Removes what was written, and returns when it is gone. A store whose writer cleans up when it
+    /// is dropped needs nothing else.
+    fn discard(&self, writer: Self::Writer) -> impl Future<Output = ()> + Send {
+        drop(writer);
+        std::future::ready(())
+    }
+
     /// The locations of a cluster's snapshots, the oldest first.
     fn list(&self, cluster: &str) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
 
@@ -77,14 +91,6 @@ pub trait SnapshotStore: Send + Sync {
         keep: usize,
         newest: &str,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
-}
-
-/// The snapshots of a cluster, oldest first, that exceed `keep`. `newest` is never among them.
-fn surplus(mut all: Vec<String>, keep: usize, newest: &str) -> Vec<String> {
-    all.retain(|location| location != newest);
-    let surplus = (all.len() + 1).saturating_sub(keep.max(1));
-    all.truncate(surplus);
-    all
 }
 
 /// Takes a snapshot from the first of these control planes that returns one: followers first, since
@@ -128,12 +134,22 @@ async fn take<I: Io>(
     let store = io.snapshots();
     let writer = store.begin(cluster, io.clock().now()).await?;
     let mut writer = Checked { writer, verifier: Verifier::default(), megabytes: 0, progress };
-    io.etcd().snapshot(from, &mut writer).await?;
+    let streamed = io.etcd().snapshot(from, &mut writer).await;
     let Checked { writer, verifier, .. } = writer;
-    // The stream was cut or damaged on its way; another may be complete.
-    let damaged =
-        |why: &dyn std::fmt::Display| IoError::new(FailureKind::Unavailable, &why.to_string());
-    let Verified { bytes, file, .. } = verifier.finish().map_err(|why| damaged(&why))?;
+    let verified = match streamed {
+        // The stream was cut or damaged on its way; another may be complete.
+        Ok(()) => verifier
+            .finish()
+            .map_err(|why| IoError::new(FailureKind::Unavailable, &why.to_string())),
+        Err(error) => Err(error),
+    };
+    let Verified { bytes, file, .. } = match verified {
+        Ok(verified) => verified,
+        Err(error) => {
+            store.discard(writer).await;
+            return Err(error);
+        }
+    };
     let location = store.commit(writer).await?;
     if let Err(error) = store.prune(cluster, keep, &location).await {
         // Too many snapshots only cost space.

@@ -16,7 +16,9 @@
 
 pub mod kubernetes;
 mod live;
+mod snapshots;
 pub mod talos;
 mod talos_error;
 
 pub use live::{ConnectError, Credentials, Live, Options};
+pub use snapshots::{LiveSnapshots, LiveWriter};

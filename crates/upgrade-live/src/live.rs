@@ -7,9 +7,9 @@ use talos_client::talosconfig::{ConfigError, Context, Problem};
 use talos_client::{Client, Talosconfig};
 use thiserror::Error;
 use upgrade_engine::io::{Clock, Io, Machine, NoExternal};
-use upgrade_engine::snapshots::FolderSnapshots;
 
 use crate::kubernetes::{KubeconfigError, LiveKubernetes};
+use crate::snapshots::LiveSnapshots;
 use crate::talos::{Known, LiveTalos};
 
 /// How to reach a cluster, and where its snapshots go.
@@ -22,8 +22,8 @@ pub struct Options {
     /// The kubeconfig; fetched through Talos, when it is first needed, if it is
     /// not said.
     pub kubeconfig: Option<PathBuf>,
-    /// The folder for etcd snapshots; made when the first is taken.
-    pub snapshots: PathBuf,
+    /// Where etcd snapshots go.
+    pub snapshots: LiveSnapshots,
 }
 
 /// The same for a cluster whose credentials are not files: what a Secret holds.
@@ -36,8 +36,8 @@ pub struct Credentials<'a> {
     /// Machines that the caller lists. Discovery may know more; a listed machine is
     /// never left out.
     pub machines: Vec<Machine>,
-    /// The folder for etcd snapshots; made when the first is taken.
-    pub snapshots: PathBuf,
+    /// Where etcd snapshots go.
+    pub snapshots: LiveSnapshots,
 }
 
 /// Why there is nothing to reach a cluster with. No network is asked here.
@@ -58,7 +58,7 @@ pub enum ConnectError {
 pub struct Live<C> {
     talos: LiveTalos,
     kubernetes: LiveKubernetes,
-    snapshots: FolderSnapshots,
+    snapshots: LiveSnapshots,
     clock: C,
     client: Client,
     context: String,
@@ -101,13 +101,12 @@ impl<C: Clock + 'static> Live<C> {
         kubernetes: LiveKubernetes,
         context: &Context,
         listed: Vec<Machine>,
-        snapshots: PathBuf,
+        snapshots: LiveSnapshots,
         clock: C,
     ) -> Self {
         let known =
             Known { named: context.nodes.iter().map(ToString::to_string).collect(), listed };
         let talos = LiveTalos::new(client.clone(), known);
-        let snapshots = FolderSnapshots::new(snapshots);
         Self { talos, kubernetes, snapshots, clock, client, context: context.name.clone() }
     }
 
@@ -127,7 +126,7 @@ impl<C: Clock + 'static> Io for Live<C> {
     type Upgrader = LiveTalos;
     type External = NoExternal;
     type Etcd = LiveTalos;
-    type Snapshots = FolderSnapshots;
+    type Snapshots = LiveSnapshots;
     type Kubernetes = LiveKubernetes;
     type Clock = C;
 
@@ -143,7 +142,7 @@ impl<C: Clock + 'static> Io for Live<C> {
         &self.talos
     }
 
-    fn snapshots(&self) -> &FolderSnapshots {
+    fn snapshots(&self) -> &LiveSnapshots {
         &self.snapshots
     }
 

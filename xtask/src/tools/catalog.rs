@@ -93,7 +93,7 @@ const KUBERNETES_NODE_PART: Tool =
     Tool { folder: "real-talos/kubelet", on_request: true, ..KUBERNETES_COMPONENT };
 
 /// All tools, in build order: those for quick feedback first.
-static TOOLS: [Tool; 20] = [
+static TOOLS: [Tool; 21] = [
     Tool { name: "talosctl-1.14", folder: "talosctl-1.14", ..TALOSCTL },
     Tool { name: "talosctl-1.13", folder: "talosctl-1.13", ..TALOSCTL },
     Tool { name: "talosctl-1.12", folder: "talosctl-1.12", ..TALOSCTL },
@@ -112,6 +112,16 @@ static TOOLS: [Tool; 20] = [
         binary: "etcdutl",
         version_arguments: &["version"],
         ..ETCD
+    },
+    // An S3 server, for etcd snapshots.
+    Tool {
+        name: "versitygw",
+        folder: "versitygw",
+        module: "github.com/versity/versitygw",
+        package: "github.com/versity/versitygw/cmd/versitygw",
+        binary: "versitygw",
+        on_request: false,
+        ..NODE_PART
     },
     Tool {
         name: "kube-apiserver",
@@ -267,7 +277,7 @@ mod tests {
         );
         assert_eq!(names(&["etcd"]), ["etcd"]);
         assert_eq!(names(&["kubectl", "talosctl-1.12"]), ["talosctl-1.12", "kubectl"]);
-        assert_eq!(names(&[]).len(), 9);
+        assert_eq!(names(&[]).len(), 10);
         assert_eq!(names(&["real-talos/kubelet"]), ["kubelet", "kube-proxy"]);
     }
 

@@ -102,7 +102,7 @@ impl World {
             },
             watch_namespace: Some(self.namespace.clone()),
             secret_prefix: String::new(),
-            snapshots: self.file("snapshots"),
+            snapshots: self.file("snapshots").into(),
             policy: Policy { order: Order::WorkersFirst, ..Policy::default() },
         };
         (settings, options)

@@ -4,7 +4,7 @@ use talos_proto::resource::{config, kubeaccess};
 use upgrade_core::snapshot::Role;
 
 use super::view;
-use crate::hidden::Hidden;
+use crate::Hidden;
 
 /// The whole configuration of the machine, as YAML. Needs `os:admin`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use prost_types::{Struct, Value, value};
 use talos_proto::resource::k8s;
 
 use super::view;
-use crate::hidden::Hidden;
+use crate::Hidden;
 
 /// The node's name in Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]

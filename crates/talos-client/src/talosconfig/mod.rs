@@ -25,8 +25,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::Hidden;
 use crate::address::{AddressError, EndpointAddress, NodeAddress};
-use crate::hidden::Hidden;
 use crate::{pem, settings};
 
 pub use problem::{ConfigError, Problem};

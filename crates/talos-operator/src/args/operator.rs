@@ -46,8 +46,8 @@ pub struct OperatorArgs {
     /// Prefix of the names of the clusters' Secrets
     #[arg(long, value_name = "TEXT", env = "SECRET_PREFIX", default_value = "")]
     pub secret_prefix: String,
-    /// Folder for etcd snapshots
-    #[arg(long, value_name = "FOLDER", default_value = "./snapshots")]
+    /// Folder or S3 address for etcd snapshots
+    #[arg(long, value_name = "FOLDER|URL", default_value = "./snapshots")]
     pub snapshots: PathBuf,
     /// Listen address for /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDRESS")]

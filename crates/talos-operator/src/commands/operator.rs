@@ -1,15 +1,18 @@
 //! `talos-operator operator`: upgrades the clusters of a hub as their annotations say.
 
+use std::path::Path;
 use std::time::Duration;
 
 use annotation_operator::{Options, serve};
 use image_factory_client::check_url;
+use s3_snapshots::Address;
 use upgrade_controller::Settings;
 use upgrade_controller::clock::Clock;
 use upgrade_controller::controller::ControllerOptions;
 use upgrade_controller::hub_config::HubOptions;
 use upgrade_controller::versions::{Offer, Source};
 use upgrade_core::policy::{Order, Policy, Workers};
+use upgrade_live::LiveSnapshots;
 use vitistack_api::label::NODE_POOL;
 
 use crate::Exit;
@@ -18,6 +21,7 @@ use crate::error::CommandError;
 use crate::release_data::ReleaseData;
 use crate::settings;
 use crate::signals::Signals;
+use crate::snapshot_store;
 use crate::usage::Usage;
 
 /// Runs until it is stopped.
@@ -60,7 +64,7 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, CommandError> {
         },
         watch_namespace: args.watch_namespace.clone(),
         secret_prefix: args.secret_prefix.clone(),
-        snapshots: args.snapshots.clone(),
+        snapshots: snapshots(&args.snapshots)?,
         policy: args.policy.over(usual),
     };
     let mut signals = Signals::listen();
@@ -71,6 +75,19 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, CommandError> {
         .await
         .map_err(|error| CommandError::caused_by(&error, error.next()))?;
     Ok(Exit::Done)
+}
+
+/// The store that the replicas share.
+fn snapshots(place: &Path) -> Result<LiveSnapshots, Usage> {
+    let Some(address) = place.to_str().filter(|text| Address::is_meant(text)) else {
+        return Ok(place.to_owned().into());
+    };
+    let wrong = |why: String, next| Usage::new(format!("--snapshots: {why}"), next);
+    let address = snapshot_store::resolve(address, Path::to_owned)
+        .map_err(|why| wrong(why, snapshot_store::EXAMPLE))?;
+    let opened = snapshot_store::open(address);
+    let next = "set the variables from a Secret, and correct the address";
+    opened.map(LiveSnapshots::from).map_err(|why| wrong(why, next))
 }
 
 fn sources(args: &AvailableVersionsArgs, namespace: &str) -> Result<Vec<Source>, Usage> {

@@ -1,5 +1,8 @@
 //! `talos-operator snapshot`: an etcd snapshot, off the cluster and verified (rule 3).
 
+use std::path::Path;
+
+use s3_snapshots::Address;
 use serde_json::json;
 use upgrade_core::event::StepProgress;
 use upgrade_core::journal::Proof;
@@ -15,6 +18,8 @@ use crate::cluster_config::ClusterConfig;
 use crate::error::CommandError;
 use crate::printer::Printer;
 use crate::session::Session;
+use crate::snapshot_store;
+use crate::usage::Usage;
 
 /// Prints the progress of a snapshot.
 struct Progress(Printer);
@@ -30,12 +35,11 @@ pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, Com
     let config = ClusterConfig::load(&args.cluster)?;
     let mut policy: Policy = profile_policy(&config);
     if let Some(dir) = &args.dir {
-        // Relative to the working directory, not to the profile.
-        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
-        policy.snapshot.dir = Some(dir.display().to_string());
+        policy.snapshot.dir = Some(place(dir)?);
     }
     policy.snapshot.keep = args.keep.unwrap_or(policy.snapshot.keep);
     let session = Session::open(config, &policy).await?;
+    store_is_usable(&session)?;
     let proof = take(&session, policy.snapshot.keep, printer).await?;
     let Proof::EtcdSnapshot { location: file, sha256, bytes } = &proof else {
         unreachable!("the proof of a snapshot is a snapshot");
@@ -48,6 +52,25 @@ pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, Com
         }
     });
     Ok(Exit::Done)
+}
+
+/// A folder or an address. Paths are relative to the working directory, not to the profile.
+fn place(dir: &Path) -> Result<String, CommandError> {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let Some(address) = dir.to_str().filter(|text| Address::is_meant(text)) else {
+        return Ok(absolute(dir).display().to_string());
+    };
+    let address = snapshot_store::resolve(address, absolute)
+        .map_err(|why| Usage::new(format!("--dir: {why}"), snapshot_store::EXAMPLE))?;
+    Ok(address.to_string())
+}
+
+/// Refuses before anything is asked of the cluster.
+pub(super) fn store_is_usable(session: &Session) -> Result<(), CommandError> {
+    session.live.snapshots().check().map_err(|error| {
+        let next = "or name a folder: `snapshot: {dir: ...}` in the profile's policy, or --dir";
+        CommandError::refused(format!("etcd snapshots cannot be stored: {error}"), next)
+    })
 }
 
 async fn take(session: &Session, keep: usize, printer: Printer) -> Result<Proof, CommandError> {

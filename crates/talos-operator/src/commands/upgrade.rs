@@ -1,8 +1,10 @@
 //! `talos-operator upgrade`: plans all hops, shows the plan, asks, runs it.
 
 use upgrade_core::snapshot::Snapshot;
+use upgrade_core::step::Action;
 
 use super::prompt::confirm;
+use super::snapshot::store_is_usable;
 use crate::Exit;
 use crate::args::{Output, RunArgs, UpgradeArgs};
 use crate::cluster_config::ClusterConfig;
@@ -80,6 +82,9 @@ pub(super) async fn confirmed(
         printer.stderr(&text);
         return Ok(Exit::Refused);
     };
+    if plan.steps().any(|step| step.action == Action::SnapshotEtcd) {
+        store_is_usable(session)?;
+    }
     match how.output.output {
         Output::Text => printer.stdout(&text),
         // stdout is for events only.

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use s3_snapshots::Address;
 use serde_json::{Map, Value as Json};
 use talos_machine_config::yaml::{Node, Value};
 use upgrade_core::image::ImageRef;
@@ -238,6 +239,9 @@ impl Check {
                 let value = document::json(part.node);
                 let alone = Map::from_iter([(part.name.to_owned(), value.clone())]);
                 let path = format!("{path}.{}", part.name);
+                if path == "policy.snapshot.dir" {
+                    self.address(&path, part.line, &value);
+                }
                 if self.fits(&path, part.line, field.name, Json::Object(alone)) {
                     section.insert(part.name.to_owned(), value);
                 }
@@ -259,6 +263,14 @@ impl Check {
             }
         }
         policy
+    }
+
+    /// A folder can be anything; an S3 address cannot.
+    fn address(&mut self, path: &str, line: usize, value: &Json) {
+        let text = value.as_str().filter(|text| Address::is_meant(text));
+        if let Some(Err(error)) = text.map(str::parse::<Address>) {
+            self.problem(line, format!("{path}: {error}"), crate::snapshot_store::EXAMPLE);
+        }
     }
 
     fn fits(&mut self, path: &str, line: usize, name: &str, value: Json) -> bool {

@@ -102,6 +102,15 @@ fn every_problem_is_named_with_its_line() {
 }
 
 #[test]
+fn snapshots_may_go_to_s3() {
+    let address = "s3://backups/prod?region=eu-north-1";
+    let profile = parse(&format!("name: dev\npolicy: {{snapshot: {{dir: \"{address}\"}}}}\n"));
+    assert_eq!(profile.unwrap().policy.snapshot.dir.as_deref(), Some(address));
+    let found = problems("name: dev\npolicy:\n  snapshot:\n    dir: s3://Backups\n");
+    assert!(found[0].starts_with("4: policy.snapshot.dir: `s3://Backups` is not"), "{found:?}");
+}
+
+#[test]
 fn a_profile_has_a_name() {
     assert_eq!(problems(""), ["1: the profile is empty"]);
     assert_eq!(problems("talosconfig: x\n"), ["1: name: the field is missing"]);

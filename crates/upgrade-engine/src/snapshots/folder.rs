@@ -12,10 +12,9 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use upgrade_core::jiff;
 use upgrade_core::reason::FailureKind;
 
-use super::{SnapshotStore, StoreError, surplus};
+use super::{SnapshotStore, StoreError, names};
 
-/// The suffix of files, and of those that are not complete yet.
-const WHOLE: &str = ".snapshot";
+/// The suffix of files that are not complete yet.
 const PARTIAL: &str = ".partial";
 
 /// Snapshots in a folder, which is created with the first one. Clusters may share it: the names of
@@ -39,6 +38,12 @@ impl FolderSnapshots {
         Self { folder: folder.into() }
     }
 
+    /// In a folder below this one.
+    #[must_use]
+    pub fn join(&self, segment: &str) -> Self {
+        Self { folder: self.folder.join(segment) }
+    }
+
     fn failed(&self, what: &str, error: &io::Error) -> StoreError {
         let folder = self.folder.display();
         let text = format!("the snapshot's folder {folder}: {what}: {error}");
@@ -46,18 +51,7 @@ impl FolderSnapshots {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}{WHOLE}"))
-    }
-
-    /// An unused name: two snapshots may be taken within a second. The underscore sorts after the
-    /// dot of a name without a number.
-    fn free(&self, stem: &str) -> String {
-        let taken = |name: &str| self.path(name).exists();
-        if !taken(stem) {
-            return stem.to_owned();
-        }
-        let mut names = (2_u32..).map(|number| format!("{stem}_{number}"));
-        names.find(|name| !taken(name)).expect("numbers do not end")
+        self.folder.join(format!("{name}{}", names::SUFFIX))
     }
 }
 
@@ -67,8 +61,7 @@ impl SnapshotStore for FolderSnapshots {
     async fn begin(&self, cluster: &str, at: Timestamp) -> Result<FolderWriter, StoreError> {
         let made = fs::create_dir_all(&self.folder).await;
         made.map_err(|error| self.failed("it cannot be created", &error))?;
-        let stem = format!("{}-{}", plain(cluster), at.strftime("%Y%m%dT%H%M%SZ"));
-        let name = self.free(&stem);
+        let name = names::free(&names::stem(cluster, at), |name| self.path(name).exists());
         let path = self.folder.join(format!(".{name}{PARTIAL}"));
         // Deleted also if opening it is cancelled.
         let partial = Partial(Some(path.clone()));
@@ -100,13 +93,9 @@ impl SnapshotStore for FolderSnapshots {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             files => files.map_err(|error| failed(&error))?,
         };
-        let prefix = format!("{}-", plain(cluster));
         let mut own = Vec::new();
         while let Some(file) = files.next_entry().await.map_err(|error| failed(&error))? {
-            let name = file.file_name().to_string_lossy().into_owned();
-            let time = name.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(WHOLE));
-            // The names of other clusters may begin with this one's.
-            if time.is_some_and(is_time) {
+            if names::is_of(cluster, &file.file_name().to_string_lossy()) {
                 own.push(file.path().display().to_string());
             }
         }
@@ -116,7 +105,7 @@ impl SnapshotStore for FolderSnapshots {
 
     async fn prune(&self, cluster: &str, keep: usize, newest: &str) -> Result<(), StoreError> {
         let mut first = None;
-        for path in surplus(self.list(cluster).await?, keep, newest) {
+        for path in names::surplus(self.list(cluster).await?, keep, newest) {
             // One that cannot be deleted does not prevent deleting the others.
             if let Err(error) = fs::remove_file(&path).await {
                 let text = format!("{path}: {error}");
@@ -125,12 +114,6 @@ impl SnapshotStore for FolderSnapshots {
         }
         first.map_or(Ok(()), Err)
     }
-}
-
-/// The name of a cluster as part of a file name.
-fn plain(cluster: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
-    cluster.chars().map(plain).collect()
 }
 
 fn private() -> fs::OpenOptions {
@@ -143,15 +126,6 @@ fn private() -> fs::OpenOptions {
 
 async fn sync_folder(folder: &Path) -> io::Result<()> {
     fs::File::open(folder).await?.sync_all().await
-}
-
-/// `20260102T030405Z`, perhaps followed by a number.
-fn is_time(text: &str) -> bool {
-    let (time, number) = text.split_once('_').unwrap_or((text, "2"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let (Some(day), Some(clock)) = (time.get(..8), time.get(9..15)) else { return false };
-    let frame = time.len() == 16 && &time[8..9] == "T" && time.ends_with('Z');
-    frame && digits(day) && digits(clock) && digits(number)
 }
 
 /// Deletes an incomplete file, also when its future is dropped.
@@ -188,22 +162,6 @@ impl AsyncWrite for FolderWriter {
 mod tests {
     use super::*;
 
-    #[test]
-    fn names_of_snapshots_are_told_from_others() {
-        for (text, is) in [
-            ("20260102T030405Z", true),
-            ("20260102T030405Z_2", true),
-            ("west-20260102T030405Z", false),
-            ("20260102T030405", false),
-            ("2026010xT030405Z", false),
-            ("20260102T030405Z_", false),
-            ("", false),
-        ] {
-            assert_eq!(is_time(text), is, "{text}");
-        }
-        assert_eq!(plain("a/b c"), "a_b_c");
-    }
-
     #[tokio::test]
     async fn the_newest_of_this_cluster_stay() {
         let folder = tempfile::tempdir().unwrap();
@@ -230,6 +188,5 @@ mod tests {
         store.prune("prod", 0, &location).await.unwrap();
         assert!(newest.exists());
         assert!(!path("prod-20260102T000000Z.snapshot").exists());
-        assert_eq!(store.free("prod-20260103T000000Z"), "prod-20260103T000000Z_2");
     }
 }

@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use tokio::io::AsyncWrite;
 use upgrade_core::jiff;
 
-use super::{SnapshotStore, StoreError, surplus};
+use super::names::surplus;
+use super::{SnapshotStore, StoreError};
 
 /// Snapshots in memory. Clones share them.
 #[derive(Clone, Debug, Default)]

@@ -73,7 +73,7 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
 async fn live(world: &World) -> Arc<Live<SystemClock>> {
     let options = Options {
         talosconfig: Some(world.folder.path().join("talosconfig")),
-        snapshots: world.folder.path().join("backups"),
+        snapshots: world.folder.path().join("backups").into(),
         ..Options::default()
     };
     Arc::new(Live::connect(&options, SystemClock::new()).await.expect("usable files"))

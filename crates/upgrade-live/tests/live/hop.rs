@@ -41,7 +41,7 @@ async fn connect(world: &World) -> Live<SystemClock> {
         talosconfig: Some(world.folder.path().join("talosconfig")),
         context: None,
         kubeconfig: None,
-        snapshots: world.folder.path().join("backups"),
+        snapshots: world.folder.path().join("backups").into(),
     };
     Live::connect(&options, SystemClock::new()).await.expect("usable files")
 }

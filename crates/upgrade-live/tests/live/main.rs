@@ -126,7 +126,7 @@ async fn connect(folder: &Path, kubeconfig: Option<&Path>) -> Live<Still> {
         talosconfig: Some(folder.join("talosconfig")),
         context: None,
         kubeconfig: kubeconfig.map(Path::to_owned),
-        snapshots: folder.join("backups"),
+        snapshots: folder.join("backups").into(),
     };
     Live::connect(&options, Still).await.expect("usable files")
 }

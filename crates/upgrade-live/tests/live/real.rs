@@ -1,4 +1,6 @@
-//! The same against a real API server, whose answers count.
+//! The same against real servers, whose answers count.
+
+mod s3;
 
 use serde_json::json;
 use testkit::Hub;
