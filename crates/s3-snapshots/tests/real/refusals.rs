@@ -28,7 +28,7 @@ async fn refuses(store: s3_snapshots::S3Snapshots, words: &[&str], passes: bool)
 }
 
 #[tokio::test]
-async fn wrong_credentials_are_told_apart() {
+async fn each_kind_of_wrong_credentials_is_named() {
     let server = server();
     let address = format!("s3://{BUCKET}?endpoint={}", server.endpoint());
     let unknown = store_with(&address, "AKIAUNKNOWN", S3Server::SECRET_KEY);
