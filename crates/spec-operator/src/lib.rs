@@ -7,7 +7,9 @@
 //!   and what is wrong with the objects.
 //! - [`nodes`] finds the node of each machine; [`intent`](mod@intent) and [`policy`](mod@policy)
 //!   say what is wanted of the cluster, and how; [`path`](mod@path) cuts the way into runs.
+//! - [`access`] makes a talosconfig in memory of what the hub stores.
 
+pub mod access;
 pub mod advice;
 pub mod intent;
 pub mod keys;
