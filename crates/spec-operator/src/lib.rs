@@ -8,9 +8,13 @@
 //! - [`nodes`] finds the node of each machine; [`intent`](mod@intent) and [`policy`](mod@policy)
 //!   say what is wanted of the cluster, and how; [`path`](mod@path) cuts the way into runs.
 //! - [`access`] makes a talosconfig in memory of what the hub stores.
+//! - [`asks`] tells whether the user's word changed, and [`adoption`](mod@adoption) which versions
+//!   of objects of another operator are no word of the user.
 
 pub mod access;
+pub mod adoption;
 pub mod advice;
+pub mod asks;
 pub mod intent;
 pub mod keys;
 pub mod nodes;
