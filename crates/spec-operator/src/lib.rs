@@ -10,11 +10,14 @@
 //! - [`access`] makes a talosconfig in memory of what the hub stores.
 //! - [`asks`] tells whether the user's word changed, and [`adoption`](mod@adoption) which versions
 //!   of objects of another operator are no word of the user.
+//! - [`decide`](mod@decide) says what happens next and what every object shows. [`advice`] words
+//!   what helps, and [`keys`] names the annotations.
 
 pub mod access;
 pub mod adoption;
 pub mod advice;
 pub mod asks;
+pub mod decide;
 pub mod intent;
 pub mod keys;
 pub mod nodes;
