@@ -6,7 +6,7 @@
 //! count. A version counts once the user changes it, each product for itself; edits of other
 //! fields are no word about versions. `adopt=true` lets the recorded versions count as they are.
 //!
-//! The record is an annotation, written before the status shows that the object was seen: a
+//! The record is an annotation, written before the status shows that the object was observed: a
 //! process that ends in between finds the record, and copies of the object keep it.
 
 use std::collections::BTreeMap;
@@ -167,7 +167,7 @@ mod tests {
         annotations.insert(key.to_owned(), value.to_owned());
     }
 
-    fn seen(object: &mut spec_api::TalosControlPlane) {
+    fn observed(object: &mut spec_api::TalosControlPlane) {
         object.status.get_or_insert_default().observed_generation = Some(1);
     }
 
@@ -198,7 +198,7 @@ mod tests {
         for object in [
             adopted(|object| object.status = None),
             adopted(|object| object.status.as_mut().expect("a status").state = String::new()),
-            adopted(seen),
+            adopted(observed),
         ] {
             assert_eq!(adoption(&object, NEITHER), Adoption::default());
         }
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_record_outlives_the_first_sight_and_other_edits() {
         let object = adopted(|object| {
-            seen(object);
+            observed(object);
             annotate(object, keys::ADOPTED, RECORD);
             object.metadata.generation = Some(5);
             object.spec.metal_spec =
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_changed_version_is_the_users_word_for_its_product() {
         let object = adopted(|object| {
-            seen(object);
+            observed(object);
             annotate(object, keys::ADOPTED, RECORD);
             object.spec.version = Some("v1.13.9".to_owned());
         });
@@ -235,12 +235,12 @@ mod tests {
         // Back to what was recorded once is a word as well: Git is reverted, and the record of
         // Talos is gone.
         let object = adopted(|object| {
-            seen(object);
+            observed(object);
             annotate(object, keys::ADOPTED, r#"{"kubernetes":"v1.35.0"}"#);
         });
         assert_eq!(adoption(&object, NEITHER).held, PerProduct { talos: false, kubernetes: true });
         let removed = adopted(|object| {
-            seen(object);
+            observed(object);
             annotate(object, keys::ADOPTED, RECORD);
             (object.spec.version, object.spec.kube_version) = (None, None);
         });
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn a_pin_is_a_word_too() {
         let object = adopted(|object| {
-            seen(object);
+            observed(object);
             annotate(object, keys::ADOPTED, RECORD);
             let metal = object.spec.metal_spec.as_mut().expect("machines");
             metal.machines[0].version = Some("v1.13.9".to_owned());
@@ -283,7 +283,7 @@ mod tests {
     fn a_record_that_cannot_be_read_starts_nothing() {
         // Rule 10.
         let object = adopted(|object| {
-            seen(object);
+            observed(object);
             annotate(object, keys::ADOPTED, "v1.13.0");
         });
         assert_eq!(object.recorded, Recorded::Unreadable);

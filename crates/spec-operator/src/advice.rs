@@ -45,7 +45,10 @@ pub fn brief(advice: &Advice) -> String {
             "ask for a newer release of this operator that knows the version".to_owned()
         }
         Advice::AnyOf(several) => {
-            let open = |advice: &&Advice| !matches!(advice, Advice::Allow(permission) if allow(permission).is_none());
+            let open = |advice: &&Advice| match advice {
+                Advice::Allow(permission) => allow(permission).is_some(),
+                _ => true,
+            };
             several.iter().filter(open).map(brief).collect::<Vec<_>>().join(", or ")
         }
     }

@@ -80,20 +80,20 @@ fn hash(value: &Value) -> String {
     format!("{head:016x}")
 }
 
-/// The user's word on a whole unit when a run began: stored with the run, compared later.
+/// What a user asks for with a whole unit: stored with a run when it begins, compared later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Word {
+pub struct Asked {
     /// For each product, what was asked for. Kubernetes does not depend on the wanted Talos, so
     /// that a change of one version does not end a run of the other.
-    pub asked: PerProduct<String>,
+    pub products: PerProduct<String>,
     /// The value of the annotation that lets a failed upgrade be tried again.
     pub retry: Option<String>,
 }
 
-impl Word {
+impl Asked {
     /// As it is stored with a run.
     pub fn to_text(&self) -> String {
-        let Self { asked: PerProduct { talos, kubernetes }, retry } = self;
+        let Self { products: PerProduct { talos, kubernetes }, retry } = self;
         json!({"talos": talos, "kubernetes": kubernetes, "retry": retry}).to_string()
     }
 
@@ -101,11 +101,11 @@ impl Word {
     pub fn from_text(text: &str) -> Option<Self> {
         let stored: Value = serde_json::from_str(text).ok()?;
         let field = |name: &str| stored.get(name)?.as_str().map(ToOwned::to_owned);
-        let asked = PerProduct { talos: field("talos")?, kubernetes: field("kubernetes")? };
-        Some(Self { asked, retry: field("retry") })
+        let products = PerProduct { talos: field("talos")?, kubernetes: field("kubernetes")? };
+        Some(Self { products, retry: field("retry") })
     }
 
-    /// The word on a unit now. Holds are a part of it: a machine that the user takes away has to
+    /// What is asked for now. Holds are a part of it: a machine that the user takes away has to
     /// leave a run that goes on (rule 12). The lists of machines are, too.
     pub fn of(
         objects: &UnitObjects<'_>,
@@ -143,7 +143,7 @@ impl Word {
         let own = lists(objects.control_plane.spec.metal_spec.as_ref());
         let talos = json!([control_plane.talos, own, workers, machines, holds, rollback]);
         let kubernetes = json!([control_plane.kubernetes, holds, rollback]);
-        Self { asked: PerProduct { talos: hash(&talos), kubernetes: hash(&kubernetes) }, retry }
+        Self { products: PerProduct { talos: hash(&talos), kubernetes: hash(&kubernetes) }, retry }
     }
 }
 
@@ -152,16 +152,16 @@ mod tests {
     use super::*;
     use crate::test_objects::{Hub, control_plane, machines, single, worker};
 
-    fn word(hub: &Hub) -> Word {
-        Word::of(&hub.objects(), &hub.unit(), false, None)
+    fn asked(hub: &Hub) -> Asked {
+        Asked::of(&hub.objects(), &hub.unit(), false, None)
     }
 
     /// Which products a change concerns.
     fn changed(change: impl FnOnce(&mut Hub)) -> (bool, bool) {
         let mut hub = Hub::usual();
-        let before = word(&hub).asked;
+        let before = asked(&hub).products;
         change(&mut hub);
-        let after = word(&hub).asked;
+        let after = asked(&hub).products;
         (before.talos != after.talos, before.kubernetes != after.kubernetes)
     }
 
@@ -194,13 +194,13 @@ mod tests {
 
     #[test]
     fn a_word_is_stored_and_read_again() {
-        let word = word(&Hub::usual());
+        let asked = asked(&Hub::usual());
         for retry in [None, Some("1".to_owned())] {
-            let word = Word { retry, ..word.clone() };
-            assert_eq!(Word::from_text(&word.to_text()), Some(word));
+            let asked = Asked { retry, ..asked.clone() };
+            assert_eq!(Asked::from_text(&asked.to_text()), Some(asked));
         }
         for wrong in ["", "{}", r#"{"talos": "a"}"#, "v1.13.9"] {
-            assert_eq!(Word::from_text(wrong), None, "{wrong}");
+            assert_eq!(Asked::from_text(wrong), None, "{wrong}");
         }
     }
 

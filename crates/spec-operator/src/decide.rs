@@ -1,5 +1,5 @@
-//! What is shown of a unit, and what happens next: a pure function of the objects, what was seen
-//! of the cluster, the newest run and its Job.
+//! What is shown of a unit, and what happens next: a pure function of the objects, what was
+//! observed of the cluster, the newest run and its Job.
 //!
 //! The rules of this front end, in order:
 //!
@@ -17,7 +17,7 @@
 //!    try (rule 5).
 //! 7. What cannot be observed, or is contradictory, starts nothing (rule 10).
 //! 8. Versions that the user did not write since the objects were adopted do not count.
-//! 9. A version that is older than what runs needs the user's word, or is the way back out of a
+//! 9. A version that is older than what runs needs the user's asked, or is the way back out of a
 //!    run that did not end (rules 12 and 13).
 //! 10. Otherwise the first stretch of the way begins, of one product.
 

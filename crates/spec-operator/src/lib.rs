@@ -3,8 +3,8 @@
 //!
 //! What is here decides; it opens no connection and reads no clock.
 //!
-//! - [`unit`](mod@unit) makes one cluster out of many objects: its machines, what each of them is to run,
-//!   and what is wrong with the objects.
+//! - [`unit`](mod@unit) makes one cluster out of many objects: its machines, what each of them is
+//!   to run, and what is wrong with the objects.
 //! - [`nodes`] finds the node of each machine; [`intent`](mod@intent) and [`policy`](mod@policy)
 //!   say what is wanted of the cluster, and how; [`path`](mod@path) cuts the way into runs.
 //! - [`access`] makes a talosconfig in memory of what the hub stores.

@@ -25,9 +25,9 @@ use crate::intent::intent;
 use crate::nodes::{Matching, NodeIdentity, identities};
 use crate::unit::Unit;
 
-/// What was seen of a node.
+/// What was observed of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenNode {
+pub struct ObservedNode {
     /// Its role and addresses.
     pub identity: NodeIdentity,
     /// Its Talos.
@@ -38,14 +38,14 @@ pub struct SeenNode {
 
 /// The versions that run, node by node: as they were observed, never as they are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct Observed {
     /// The nodes.
-    pub nodes: BTreeMap<NodeName, SeenNode>,
+    pub nodes: BTreeMap<NodeName, ObservedNode>,
     /// Kubernetes: static pods, kube-proxy and kubelets alike.
     pub kubernetes: VersionRange,
 }
 
-impl Seen {
+impl Observed {
     /// Takes it from a snapshot whose versions are all known (rule 10); `None` if one is not.
     /// `ObservedVersions::of` says which.
     pub fn of(snapshot: &Snapshot, foreign: &BTreeSet<NodeName>) -> Option<Self> {
@@ -59,7 +59,7 @@ impl Seen {
             let facts = node.talos.known()?;
             let identity = identities.remove(name)?;
             let (talos, schematic) = (facts.version.clone(), facts.schematic.clone());
-            Some((name.clone(), SeenNode { identity, talos, schematic }))
+            Some((name.clone(), ObservedNode { identity, talos, schematic }))
         });
         Some(Self { nodes: nodes.collect::<Option<_>>()?, kubernetes })
     }
@@ -110,16 +110,16 @@ pub struct Below {
 
 /// Every wanted version that is older than what runs: a mistake, unless the user wants to go
 /// back (rule 13).
-pub fn below(unit: &Unit, matching: &Matching, seen: &Seen) -> Vec<Below> {
+pub fn below(unit: &Unit, matching: &Matching, observed: &Observed) -> Vec<Below> {
     let nodes = matching.machine_of.iter().filter_map(|(name, at)| {
         let machine = &unit.machines[*at];
-        let runs = &seen.nodes.get(name)?.talos;
+        let runs = &observed.nodes.get(name)?.talos;
         let wanted = machine.talos.as_ref().filter(|_| machine.hold.is_none())?;
         let (product, node) = (Product::Talos, Some(name.clone()));
         let it = || Below { product, node, wanted: wanted.clone(), runs: runs.clone() };
         (wanted < runs).then(it)
     });
-    let runs = &seen.kubernetes.newest;
+    let runs = &observed.kubernetes.newest;
     let kubernetes = unit.kubernetes.as_ref().filter(|wanted| *wanted < runs);
     let kubernetes = kubernetes.map(|wanted| Below {
         product: Product::Kubernetes,
@@ -134,19 +134,20 @@ pub fn below(unit: &Unit, matching: &Matching, seen: &Seen) -> Vec<Below> {
 pub fn path(
     unit: &Unit,
     matching: &Matching,
-    seen: &Seen,
+    observed: &Observed,
     rollback: bool,
     releases: Releases<'_>,
 ) -> Path {
     let whole = intent(unit, matching, rollback);
     let mut report = Report::default();
-    let start = start(seen, &whole);
+    let start = start(observed, &whole);
     let Releases { matrix, catalogue } = releases;
     let Some(legs) = hops::find(&start, &whole, matrix, catalogue, &mut report) else {
         return Path::Refused(refused(&report));
     };
     let Some(first) = legs.first() else {
-        return other_content(&whole, seen).map_or(Path::Done, |it| Path::Stretch(Box::new(it)));
+        return other_content(&whole, observed)
+            .map_or(Path::Done, |it| Path::Stretch(Box::new(it)));
     };
     let product = first.change.product();
     let own: Vec<&Leg> = legs.iter().take_while(|leg| leg.change.product() == product).collect();
@@ -161,10 +162,10 @@ pub fn path(
 }
 
 /// Where an observed cluster begins. The planner takes the same from a whole snapshot.
-fn start(seen: &Seen, intent: &Intent) -> Start {
+fn start(observed: &Observed, intent: &Intent) -> Start {
     let mut groups: BTreeMap<&Version, Vec<&Version>> = BTreeMap::new();
     let mut left = BTreeSet::new();
-    for (name, node) in &seen.nodes {
+    for (name, node) in &observed.nodes {
         match intent.talos_of(name) {
             Some(target) => groups.entry(target).or_default().push(&node.talos),
             None => drop(left.insert(node.talos.clone())),
@@ -181,11 +182,11 @@ fn start(seen: &Seen, intent: &Intent) -> Start {
         .collect();
     let talos = if groups.is_empty() {
         left.clear();
-        end(&mut seen.nodes.values().map(|node| &node.talos))
+        end(&mut observed.nodes.values().map(|node| &node.talos))
     } else {
         end(&mut groups.iter().map(|group| &group.from))
     };
-    let VersionRange { lowest, newest } = &seen.kubernetes;
+    let VersionRange { lowest, newest } = &observed.kubernetes;
     let kubernetes = Some(if intent.rollback { newest } else { lowest }.clone());
     let running = Versions { talos, kubernetes };
     Start { running, behind: Some(lowest.clone()), groups, left }
@@ -223,8 +224,8 @@ fn kubernetes_only(unit: &Unit, to: &Version) -> Unit {
 }
 
 /// Nodes that run the wanted version and lack the wanted content take a run, too.
-fn other_content(whole: &Intent, seen: &Seen) -> Option<Stretch> {
-    let lacking = seen.nodes.iter().find(|(name, node)| {
+fn other_content(whole: &Intent, observed: &Observed) -> Option<Stretch> {
+    let lacking = observed.nodes.iter().find(|(name, node)| {
         let schematic = wanted_schematic(whole.installer_of(name));
         whole.talos_of(name).is_some()
             && schematic.is_some_and(|wanted| node.schematic.as_deref() != Some(wanted))
@@ -255,7 +256,7 @@ mod tests {
     use upgrade_core::matrix::Matrix;
 
     use super::*;
-    use crate::test_objects::{Hub, control_plane, seen, worker};
+    use crate::test_objects::{Hub, control_plane, observed, worker};
 
     fn version(text: &str) -> Version {
         text.parse().expect("a version")
@@ -269,16 +270,22 @@ mod tests {
         hub
     }
 
-    fn of(hub: &Hub, seen: &Seen, rollback: bool) -> Path {
+    fn of(hub: &Hub, observed: &Observed, rollback: bool) -> Path {
         let unit = hub.unit();
-        let matching = Matching::of(&unit, &seen.identities());
+        let matching = Matching::of(&unit, &observed.identities());
         let (matrix, catalogue) = (Matrix::builtin(), Catalogue::builtin());
-        path(&unit, &matching, seen, rollback, Releases { matrix: &matrix, catalogue: &catalogue })
+        path(
+            &unit,
+            &matching,
+            observed,
+            rollback,
+            Releases { matrix: &matrix, catalogue: &catalogue },
+        )
     }
 
     #[track_caller]
-    fn stretch(hub: &Hub, seen: &Seen, rollback: bool) -> Stretch {
-        match of(hub, seen, rollback) {
+    fn stretch(hub: &Hub, observed: &Observed, rollback: bool) -> Stretch {
+        match of(hub, observed, rollback) {
             Path::Stretch(stretch) => *stretch,
             other => panic!("{other:?}"),
         }
@@ -288,7 +295,7 @@ mod tests {
     fn several_minors_of_both_are_stretches_of_one_product() {
         // Rule 13.
         let hub = hub("v1.14.1", "v1.36.0");
-        let mut now = seen("1.11.6", "1.31.4");
+        let mut now = observed("1.11.6", "1.31.4");
         let mut products = Vec::new();
         loop {
             let stretch = match of(&hub, &now, false) {
@@ -324,23 +331,31 @@ mod tests {
 
     #[test]
     fn what_runs_is_done() {
-        assert_eq!(of(&hub("v1.13.9", "v1.35.0"), &seen("1.13.9", "1.35.0"), false), Path::Done);
+        assert_eq!(
+            of(&hub("v1.13.9", "v1.35.0"), &observed("1.13.9", "1.35.0"), false),
+            Path::Done
+        );
         let mut hub = hub("v1.13.9", "v1.35.0");
         hub.control_planes[0].spec.version = None;
         hub.control_planes[0].spec.kube_version = None;
         hub.workers[0].spec.version = None;
-        assert_eq!(of(&hub, &seen("1.10.3", "1.31.0"), false), Path::Done, "nothing is asked for");
+        assert_eq!(
+            of(&hub, &observed("1.10.3", "1.31.0"), false),
+            Path::Done,
+            "nothing is asked for"
+        );
     }
 
     #[test]
     fn an_impossible_pair_is_refused_before_anything_moves() {
-        let Path::Refused(why) = of(&hub("v1.12.4", "v1.36.0"), &seen("1.12.0", "1.34.0"), false)
+        let Path::Refused(why) =
+            of(&hub("v1.12.4", "v1.36.0"), &observed("1.12.0", "1.34.0"), false)
         else {
             panic!("Talos 1.12 does not run Kubernetes 1.36");
         };
         assert!(why.contains("1.36"), "{why}");
         assert!(matches!(
-            of(&hub("v1.99.0", "v1.35.0"), &seen("1.13.9", "1.35.0"), false),
+            of(&hub("v1.99.0", "v1.35.0"), &observed("1.13.9", "1.35.0"), false),
             Path::Refused(_)
         ));
     }
@@ -349,7 +364,7 @@ mod tests {
     fn pools_with_other_versions_move_together_as_far_as_they_go() {
         let mut hub = hub("v1.13.9", "v1.34.0");
         hub.workers[0].spec.version = Some("v1.12.11".to_owned());
-        let stretch = stretch(&hub, &seen("1.12.4", "1.34.0"), false);
+        let stretch = stretch(&hub, &observed("1.12.4", "1.34.0"), false);
         assert_eq!((stretch.product, stretch.more), (Product::Talos, false));
         let reaches = |name: &str| stretch.intent.talos_of(&name.into()).cloned();
         assert_eq!(reaches("cp-1"), Some(version("1.13.9")));
@@ -367,7 +382,7 @@ mod tests {
             "prod",
             json!({"version": "v1.14.1", "kubeVersion": "v1.36.0", "metalSpec": list}),
         );
-        let first = stretch(&hub, &seen("1.11.6", "1.31.4"), false);
+        let first = stretch(&hub, &observed("1.11.6", "1.31.4"), false);
         assert!(first.more && first.to < version("1.14.1"), "{}", first.to);
         let upgrade_core::intent::Installer::Image(image) =
             first.intent.installer_of(&"cp-1".into())
@@ -377,7 +392,7 @@ mod tests {
         assert_eq!(image.version(), Some(first.to.clone()));
         assert!(image.repository.ends_with(&schematic));
         // Once the version runs, the other schematic alone is a run.
-        let there = seen("1.14.1", "1.36.0");
+        let there = observed("1.14.1", "1.36.0");
         let content = stretch(&hub, &there, false);
         assert_eq!((content.product, content.more), (Product::Talos, false));
         let mut has = there;
@@ -394,21 +409,21 @@ mod tests {
             json!({"version": "v1.13.8", "metalSpec": {"machines": [
             {"address": "10.0.0.11"}, {"address": "10.0.0.12", "version": "v1.13.9"}]}}),
         );
-        let seen = seen("1.13.9", "1.35.0");
+        let observed = observed("1.13.9", "1.35.0");
         let unit = hub.unit();
-        let found = below(&unit, &Matching::of(&unit, &seen.identities()), &seen);
+        let found = below(&unit, &Matching::of(&unit, &observed.identities()), &observed);
         let found: Vec<_> =
             found.iter().map(|it| (it.product, it.node.as_ref().map(|it| it.0.as_str()))).collect();
         assert_eq!(found, [(Product::Talos, Some("blue-1")), (Product::Kubernetes, None)]);
         hub.hold_worker(0);
         let unit = hub.unit();
-        let found = below(&unit, &Matching::of(&unit, &seen.identities()), &seen);
+        let found = below(&unit, &Matching::of(&unit, &observed.identities()), &observed);
         assert_eq!(found.len(), 1, "what is held is left alone");
     }
 
     #[test]
     fn going_back_is_a_stretch_as_well() {
-        let stretch = stretch(&hub("v1.13.8", "v1.35.0"), &seen("1.13.9", "1.35.0"), true);
+        let stretch = stretch(&hub("v1.13.8", "v1.35.0"), &observed("1.13.9", "1.35.0"), true);
         assert_eq!((stretch.product, stretch.to), (Product::Talos, version("1.13.8")));
         assert!(stretch.intent.rollback);
     }

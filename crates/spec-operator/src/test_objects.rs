@@ -10,7 +10,7 @@ use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_core::version::Version;
 
 use crate::nodes::NodeIdentity;
-use crate::path::{Seen, SeenNode};
+use crate::path::{Observed, ObservedNode};
 use crate::unit::{Resolution, Unit, UnitObjects, build};
 
 /// The objects of a hub. Each of the kinds is read by its own type, so that what a test writes
@@ -89,14 +89,14 @@ pub(crate) fn nodes() -> BTreeMap<NodeName, NodeIdentity> {
 }
 
 /// The cluster of [`Hub::usual`] with one version of each product.
-pub(crate) fn seen(talos: &str, kubernetes: &str) -> Seen {
+pub(crate) fn observed(talos: &str, kubernetes: &str) -> Observed {
     let [talos, kubernetes] =
         [talos, kubernetes].map(|text| text.parse::<Version>().expect("a version"));
     let nodes = nodes().into_iter().map(|(name, identity)| {
-        (name, SeenNode { identity, talos: talos.clone(), schematic: None })
+        (name, ObservedNode { identity, talos: talos.clone(), schematic: None })
     });
     let kubernetes = VersionRange { lowest: kubernetes.clone(), newest: kubernetes };
-    Seen { nodes: nodes.collect(), kubernetes }
+    Observed { nodes: nodes.collect(), kubernetes }
 }
 
 impl Hub {

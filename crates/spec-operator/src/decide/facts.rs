@@ -11,8 +11,8 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 
 use super::show::Update;
-use crate::asks::Word;
-use crate::path::Seen;
+use crate::asks::Asked;
+use crate::path::Observed;
 use crate::unit::{Problem, Unit, UnitObjects};
 
 /// Which process decides.
@@ -106,7 +106,7 @@ pub struct Run {
     pub nodes: BTreeMap<NodeName, NodeStage>,
     /// What the user asked for when it began; `None` if that is not known, and then it did not
     /// change: what is not known did not happen (rule 5).
-    pub word: Option<Word>,
+    pub asked: Option<Asked>,
 }
 
 impl Run {
@@ -116,14 +116,14 @@ impl Run {
     }
 
     /// Whether the user still asks for what it does.
-    pub(super) fn is_wanted(&self, now: &Word) -> bool {
-        let asked = |word: &Word| word.asked.of(self.product) == now.asked.of(self.product);
-        self.word.as_ref().is_none_or(asked)
+    pub(super) fn is_wanted(&self, now: &Asked) -> bool {
+        let same = |asked: &Asked| asked.products.of(self.product) == now.products.of(self.product);
+        self.asked.as_ref().is_none_or(same)
     }
 
     /// Whether the user still asks for it, and did not ask for another try.
-    pub(super) fn is_settled(&self, now: &Word) -> bool {
-        self.is_wanted(now) && self.word.as_ref().is_none_or(|word| word.retry == now.retry)
+    pub(super) fn is_settled(&self, now: &Asked) -> bool {
+        self.is_wanted(now) && self.asked.as_ref().is_none_or(|asked| asked.retry == now.retry)
     }
 
     pub(super) fn progress(&self) -> String {
@@ -146,9 +146,9 @@ pub struct Facts<'a> {
     pub retry: Option<&'a str>,
     /// The operator's own policy.
     pub base: &'a Policy,
-    /// What was seen; `None` before the first observation and after the end of a run, until the
+    /// What was observed; `None` before the first observation and after the end of a run, until the
     /// cluster is observed again (rule 2). An error if it could not be observed.
-    pub seen: Option<Result<&'a Seen, &'a str>>,
+    pub observed: Option<Result<&'a Observed, &'a str>>,
     /// The newest run.
     pub run: Option<&'a Run>,
     /// The Job.
@@ -172,7 +172,7 @@ pub struct Begin {
     /// What is wanted, and how.
     pub start: Start,
     /// What the user asks for now, to be stored with the run.
-    pub word: Word,
+    pub asked: Asked,
     /// Whether a Job drives it: then this process only creates it.
     pub by_job: bool,
 }

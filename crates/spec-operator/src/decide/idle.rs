@@ -11,6 +11,7 @@ use upgrade_core::snapshot::Role;
 use super::facts::{Begin, Decision, NextAction, Process};
 use super::show::Situation;
 use super::view::View;
+use crate::adoption::{Adoption, Record};
 use crate::keys;
 use crate::path::{self, Below, Path, Stretch};
 use crate::policy::policy;
@@ -22,14 +23,14 @@ pub(super) fn idle(view: &View<'_>) -> Decision {
     if let Some(problem) = facts.unit.problems.first() {
         return stuck(view, problem);
     }
-    let seen = match facts.seen {
+    let observed = match facts.observed {
         None => return Decision { update: first_words(view), next: NextAction::Observe },
         Some(Err(why)) => {
             let message = format!("The cluster cannot be observed: {why}");
             let situation = Situation::new(Reason::Unreachable, message);
             return view.decision(&situation, NextAction::Idle);
         }
-        Some(Ok(seen)) => seen,
+        Some(Ok(observed)) => observed,
     };
     if let Some(problem) = view.matching.problems.first() {
         return stuck(view, problem);
@@ -37,14 +38,14 @@ pub(super) fn idle(view: &View<'_>) -> Decision {
     if let Some(missing) = missing(view) {
         return view.decision(&Situation::new(Reason::NotProvisioned, missing), NextAction::Idle);
     }
-    let below = path::below(&view.wanted, &view.matching, seen);
+    let below = path::below(&view.wanted, &view.matching, observed);
     let rollback = match may_go_back(view, &below) {
         Ok(rollback) => rollback,
         Err(why) => {
             return view.decision(&Situation::new(Reason::Refused, why), NextAction::Idle);
         }
     };
-    match path::path(&view.wanted, &view.matching, seen, rollback, facts.releases) {
+    match path::path(&view.wanted, &view.matching, observed, rollback, facts.releases) {
         Path::Refused(why) => {
             view.decision(&Situation::new(Reason::Refused, why), NextAction::Idle)
         }
@@ -91,7 +92,7 @@ fn missing(view: &View<'_>) -> Option<String> {
     ))
 }
 
-/// Whether the way leads back. A version below what runs needs the user's word, unless it is what
+/// Whether the way leads back. A version below what runs needs the user's asked, unless it is what
 /// the last run, which did not end, came from: then the change itself is the word (rule 12).
 fn may_go_back(view: &View<'_>, below: &[Below]) -> Result<bool, String> {
     let Some(first) = below.first() else { return Ok(false) };
@@ -111,43 +112,46 @@ fn may_go_back(view: &View<'_>, below: &[Below]) -> Result<bool, String> {
     let Below { product, node, wanted, runs } = first;
     let at = node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
     Err(format!(
-        "{product} {wanted} is older than {runs}, which runs{at}; write {runs} or newer, or set {}=true \
-         to go back",
+        "{product} {wanted} is older than {runs}, which runs{at}; write {runs} or newer, or set \
+         {}=true to go back",
         annotation::ROLLBACK
     ))
 }
 
 /// Nothing is left to do, for the versions that count.
 fn at_rest(view: &View<'_>) -> Situation<'static> {
-    let adopted = view.adoptions.iter().find(|(_, it)| it.held.talos || it.held.kubernetes);
-    if let Some(((kind, name), _)) = adopted {
-        return Situation::new(
-            Reason::Adopted,
-            adopted_text(view, &format!("{} {name}", kind.as_str())),
+    let held = |it: &Adoption| it.held.talos || it.held.kubernetes;
+    if let Some(((kind, name), adopted)) = view.adoptions.iter().find(|(_, it)| held(it)) {
+        let asks = adopted_asks(adopted);
+        let message = format!(
+            "{}, and {} {name} has {asks} since another operator managed it; change the version, \
+             or set {}=true",
+            runs(view),
+            kind.as_str(),
+            keys::ADOPT
         );
+        return Situation::new(Reason::Adopted, message);
     }
     Situation::new(Reason::Reconciled, runs(view))
 }
 
-/// What an adopted object reads: both versions, and what lets the written one count.
-fn adopted_text(view: &View<'_>, object: &str) -> String {
-    let Some(seen) = view.seen() else { return String::new() };
-    let lowest = seen.nodes.values().map(|node| &node.talos).min();
-    let talos = lowest.map(upgrade_core::version::Version::tag).unwrap_or_default();
-    format!(
-        "Talos {talos} and Kubernetes {} run, and {object} asks for something else since another \
-         operator managed it; change a version, or set {}=true",
-        seen.kubernetes.lowest.tag(),
-        keys::ADOPT
-    )
+/// The recorded versions, for people: without the hash of what belongs to them.
+fn adopted_asks(adopted: &Adoption) -> String {
+    let Record { talos, kubernetes } = &adopted.record;
+    let plain = |product: Product, text: &Option<String>| {
+        let text = text.as_deref()?;
+        Some(format!("{product} {}", text.split_once('+').map_or(text, |(version, _)| version)))
+    };
+    let both = [plain(Product::Talos, talos), plain(Product::Kubernetes, kubernetes)];
+    both.into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
 
 fn runs(view: &View<'_>) -> String {
-    let Some(seen) = view.seen() else { return String::new() };
+    let Some(observed) = view.observed() else { return String::new() };
     let talos: std::collections::BTreeSet<_> =
-        seen.nodes.values().map(|node| &node.talos).collect();
+        observed.nodes.values().map(|node| &node.talos).collect();
     let talos: Vec<_> = talos.into_iter().map(upgrade_core::version::Version::tag).collect();
-    format!("Talos {} and Kubernetes {} run", talos.join(", "), seen.kubernetes.lowest.tag())
+    format!("Talos {} and Kubernetes {} run", talos.join(", "), observed.kubernetes.lowest.tag())
 }
 
 /// There is something to do: it begins, unless the user says to wait.
@@ -174,7 +178,7 @@ fn ahead(view: &View<'_>, stretch: Stretch) -> Decision {
         product,
         to: to.clone(),
         start: Start { intent, policy },
-        word: view.word.clone(),
+        asked: view.asked.clone(),
         by_job: product == Product::Kubernetes && !facts.process.drives(product),
     });
     if facts.unit.mode == ReconcileMode::DryRun {

@@ -16,7 +16,7 @@ use crate::advice;
 /// A run is under way.
 pub(super) fn in_progress(view: &View<'_>, run: &Run) -> Decision {
     let facts = view.facts;
-    let wanted = run.is_wanted(&view.word);
+    let wanted = run.is_wanted(&view.asked);
     if !wanted {
         let text = format!(
             "Stopping the {} upgrade to {}: it is not wanted any more",
@@ -103,7 +103,7 @@ pub(super) fn over(view: &View<'_>) -> Option<Decision> {
         }
         RunPhase::Halted => {
             // Rule 5: retried by its user only.
-            if !guard!(Mutant::FailedRetried, run.is_settled(&view.word)) {
+            if !guard!(Mutant::FailedRetried, run.is_settled(&view.asked)) {
                 return Some(Decision { update: None, next: NextAction::Close });
             }
             Some(failed(view, run, &run.message))
@@ -119,16 +119,16 @@ pub(super) fn over(view: &View<'_>) -> Option<Decision> {
 /// A run of Kubernetes says that it is completed: a new observation says whether it is.
 fn judged(view: &View<'_>, run: &Run) -> Option<Decision> {
     let looking = || Situation::upgrading(run, format!("Verifying Kubernetes {}", run.to));
-    let seen = match view.facts.seen {
+    let observed = match view.facts.observed {
         None => return Some(view.decision(&looking(), NextAction::Observe)),
         // It is observed again; what came of the run is not known until then (rule 10).
         Some(Err(why)) => {
             let text = format!("Kubernetes {} cannot be verified: {why}", run.to);
             return Some(view.decision(&Situation::upgrading(run, text), NextAction::Idle));
         }
-        Some(Ok(seen)) => &seen.kubernetes,
+        Some(Ok(observed)) => &observed.kubernetes,
     };
-    if let Some(why) = not_there(view, run, seen) {
+    if let Some(why) = not_there(view, run, observed) {
         return Some(failed(view, run, &why));
     }
     // Without a Job nothing is left to do; what is shown of the end comes from the run.
@@ -141,21 +141,23 @@ fn judged(view: &View<'_>, run: &Run) -> Option<Decision> {
 /// The same, after its failure was shown.
 fn judged_again(view: &View<'_>, run: &Run) -> Option<Decision> {
     let unchanged = |next| Some(Decision { update: None, next });
-    match view.facts.seen {
+    match view.facts.observed {
         None => unchanged(NextAction::Observe),
         Some(Err(_)) => unchanged(NextAction::Idle),
-        Some(Ok(seen)) => not_there(view, run, &seen.kubernetes).map(|why| failed(view, run, &why)),
+        Some(Ok(observed)) => {
+            not_there(view, run, &observed.kubernetes).map(|why| failed(view, run, &why))
+        }
     }
 }
 
 /// Why a completed run has failed all the same; `None` if its version runs, or the user asked
 /// for something else since, or for another try.
-fn not_there(view: &View<'_>, run: &Run, seen: &VersionRange) -> Option<String> {
-    let there = seen.lowest == run.to && seen.newest == run.to;
-    if there || !run.is_settled(&view.word) {
+fn not_there(view: &View<'_>, run: &Run, observed: &VersionRange) -> Option<String> {
+    let there = observed.lowest == run.to && observed.newest == run.to;
+    if there || !run.is_settled(&view.asked) {
         return None;
     }
-    let other = if seen.lowest == run.to { &seen.newest } else { &seen.lowest };
+    let other = if observed.lowest == run.to { &observed.newest } else { &observed.lowest };
     Some(format!("the upgrade ended well, the cluster did not: Kubernetes {other} still runs"))
 }
 

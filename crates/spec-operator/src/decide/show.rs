@@ -1,4 +1,4 @@
-//! What the objects show: state, progress, versions as they were seen, and conditions.
+//! What the objects show: state, progress, versions as they were observed, and conditions.
 //!
 //! `Ready` is true only where everything is as wanted; `Reconciling` and `Stalled` are there only
 //! while they are true, as kstatus expects. Every condition and the status have the generation
@@ -30,9 +30,9 @@ pub struct Shown<S> {
     pub progress: String,
     /// Its newest run; `None` leaves what is shown.
     pub run: Option<String>,
-    /// The lowest Talos that was seen; `None` leaves what is shown.
+    /// The lowest Talos that was observed; `None` leaves what is shown.
     pub talos: Option<Version>,
-    /// The lowest Kubernetes that was seen, of a control plane; `None` leaves what is shown.
+    /// The lowest Kubernetes that was observed, of a control plane; `None` leaves what is shown.
     pub kubernetes: Option<Version>,
     /// The generation that all this is about.
     pub generation: Option<i64>,
@@ -124,14 +124,14 @@ fn control_plane(view: &View<'_>, situation: &Situation<'_>) -> Shown<ControlPla
             message: message.clone(),
         });
     }
-    let seen = view.seen();
+    let observed = view.observed();
     Shown {
         state: control_plane_state(view, situation),
         message: message.clone(),
         progress: run.map(Run::progress).unwrap_or_default(),
         run: view.facts.run.map(|run| run.name.clone()),
         talos: lowest(view, None),
-        kubernetes: seen.map(|seen| seen.kubernetes.lowest.clone()),
+        kubernetes: observed.map(|observed| observed.kubernetes.lowest.clone()),
         generation: object.metadata.generation,
         conditions,
     }
@@ -172,7 +172,7 @@ fn control_plane_state(view: &View<'_>, situation: &Situation<'_>) -> ControlPla
             | State::KubernetesUpgradeFailed,
         ) => State::Ready,
         Some(State::Pending | State::Bootstrapped) | None => {
-            let known = view.seen().is_some() && !is_unknown(situation.reason);
+            let known = view.observed().is_some() && !is_unknown(situation.reason);
             match (known, view.is_imported() && situation.reason == Reason::Waiting) {
                 (true, _) => State::Ready,
                 (false, true) => State::Bootstrapped,
@@ -204,13 +204,13 @@ fn touches(view: &View<'_>, run: &Run, pool: Option<&str>) -> bool {
 }
 
 fn lowest(view: &View<'_>, pool: Option<&str>) -> Option<Version> {
-    let seen = view.seen()?;
+    let observed = view.observed()?;
     let nodes = view
         .matching
         .machine_of
         .iter()
         .filter(|(_, at)| view.facts.unit.machines[**at].pool.as_deref() == pool);
-    nodes.filter_map(|(node, _)| seen.nodes.get(node)).map(|node| node.talos.clone()).min()
+    nodes.filter_map(|(node, _)| observed.nodes.get(node)).map(|node| node.talos.clone()).min()
 }
 
 fn pool(
@@ -226,7 +226,7 @@ fn pool(
         matches!(WorkerState::parse(before), Some(WorkerState::Ready | WorkerState::Upgrading));
     let state = if run.is_some() {
         WorkerState::Upgrading
-    } else if was_known || (view.seen().is_some() && !is_unknown(reason)) {
+    } else if was_known || (view.observed().is_some() && !is_unknown(reason)) {
         WorkerState::Ready
     } else {
         WorkerState::Pending
@@ -269,7 +269,8 @@ fn pool_reason(view: &View<'_>, situation: &Situation<'_>, name: &str) -> (Reaso
     if situation.run.is_some_and(|run| touches(view, run, Some(name))) {
         return shared();
     }
-    if matches!(situation.reason, Reason::Deleting | Reason::Conflict) || view.seen().is_none() {
+    if matches!(situation.reason, Reason::Deleting | Reason::Conflict) || view.observed().is_none()
+    {
         return shared();
     }
     let held = view.adoptions.get(&(Kind::TalosWorker, name.to_owned())).map(|it| it.held.talos);
@@ -345,7 +346,9 @@ fn machine(
             (MachineState::Failed, Reason::Failed, format!("The upgrade failed: {why}"))
         }
         (_, Some(problem)) => (known(before), problem.reason(), problem.to_string()),
-        _ if view.seen().is_none() => (known(before), situation.reason, situation.message.clone()),
+        _ if view.observed().is_none() => {
+            (known(before), situation.reason, situation.message.clone())
+        }
         _ if view.matching.absent.contains(&at) => {
             let message = "The machine is no node of the cluster yet";
             (MachineState::Pending, Reason::NotProvisioned, message.to_owned())
@@ -360,14 +363,14 @@ fn machine(
         }
         _ => (MachineState::Available, Reason::Waiting, "Waiting for its turn".to_owned()),
     };
-    let seen = node.zip(view.seen()).and_then(|(node, seen)| seen.nodes.get(node));
+    let observed = node.zip(view.observed()).and_then(|(node, observed)| observed.nodes.get(node));
     Shown {
         progress: match at_node {
             Some(NodeStage::InFlight { step }) => step.clone(),
             _ => String::new(),
         },
         run: run.filter(|_| at_node.is_some()).map(|run| run.name.clone()),
-        talos: seen.map(|node| node.talos.clone()),
+        talos: observed.map(|node| node.talos.clone()),
         kubernetes: None,
         generation,
         conditions: kstatus(reason, &message),

@@ -20,16 +20,16 @@ use upgrade_core::product::{PerProduct, Product};
 use upgrade_core::version::Version;
 
 use super::*;
-use crate::asks::Word;
+use crate::asks::Asked;
 use crate::keys;
-use crate::path::Seen;
-use crate::test_objects::{Hub, seen};
+use crate::path::Observed;
+use crate::test_objects::{Hub, observed};
 use crate::unit::{Kind, Place, Problem, ProblemKind};
 
 /// A cluster at rest, to be changed by each test.
 struct Case {
     hub: Hub,
-    seen: Option<Result<Seen, &'static str>>,
+    observed: Option<Result<Observed, &'static str>>,
     run: Option<Run>,
     job: Job,
     process: Process,
@@ -57,7 +57,7 @@ impl Case {
     fn new() -> Self {
         Self {
             hub: served(),
-            seen: Some(Ok(seen("1.13.9", "1.35.0"))),
+            observed: Some(Ok(observed("1.13.9", "1.35.0"))),
             run: None,
             job: Job::Absent,
             process: OPERATOR,
@@ -68,12 +68,12 @@ impl Case {
 
     /// Talos has to be upgraded.
     fn talos() -> Self {
-        Self { seen: Some(Ok(seen("1.13.8", "1.35.0"))), ..Self::new() }
+        Self { observed: Some(Ok(observed("1.13.8", "1.35.0"))), ..Self::new() }
     }
 
     /// Kubernetes has to be upgraded.
     fn kubernetes() -> Self {
-        Self { seen: Some(Ok(seen("1.13.9", "1.34.0"))), ..Self::new() }
+        Self { observed: Some(Ok(observed("1.13.9", "1.34.0"))), ..Self::new() }
     }
 
     /// A run of a product that was begun for the present specs.
@@ -104,13 +104,13 @@ impl Case {
                 stage("blue-1", NodeStage::Pending),
                 stage("blue-2", NodeStage::Pending),
             ]),
-            word: Some(self.word()),
+            asked: Some(self.asked()),
         });
         self
     }
 
-    fn word(&self) -> Word {
-        Word::of(&self.hub.objects(), &self.hub.unit(), self.steering().rollback, self.retry())
+    fn asked(&self) -> Asked {
+        Asked::of(&self.hub.objects(), &self.hub.unit(), self.steering().rollback, self.retry())
     }
 
     fn annotations(&self) -> BTreeMap<String, String> {
@@ -163,7 +163,7 @@ impl Case {
             steering: &self.steering(),
             retry: retry.as_deref(),
             base: &Policy::default(),
-            seen: self.seen.as_ref().map(|seen| seen.as_ref().map_err(|why| *why)),
+            observed: self.observed.as_ref().map(|observed| observed.as_ref().map_err(|why| *why)),
             run: self.run.as_ref(),
             job: &self.job,
             process: self.process,
@@ -243,9 +243,9 @@ fn kubernetes_is_upgraded_by_a_job_or_by_the_operator() {
 #[test]
 fn both_versions_are_one_stretch_after_the_other() {
     let mut case = Case::new().versions("v1.14.1", "v1.36.0");
-    case.seen = Some(Ok(seen("1.13.9", "1.35.0")));
+    case.observed = Some(Ok(observed("1.13.9", "1.35.0")));
     let first = case.begins();
-    case.seen = Some(Ok(seen("1.14.1", "1.35.0")));
+    case.observed = Some(Ok(observed("1.14.1", "1.35.0")));
     let second = case.begins();
     assert_eq!((first.product, second.product), (Product::Talos, Product::Kubernetes));
     assert_eq!((first.to, second.to), (version("1.14.1"), version("1.36.0")));
@@ -259,7 +259,7 @@ fn a_run_goes_on_while_the_user_asks_for_it() {
     }
     let unknown = || {
         let mut case = Case::talos().run(Product::Talos, RunPhase::Running);
-        case.run.as_mut().expect("a run").word = None;
+        case.run.as_mut().expect("a run").asked = None;
         case.versions("v1.13.8", "v1.35.0")
     };
     assert_eq!(unknown().decide().next, NextAction::Drive, "what is not known did not happen");
@@ -360,11 +360,11 @@ fn what_is_older_needs_a_word_or_an_unfinished_run() {
     let asked = older().annotate(annotation::ROLLBACK, "true").begins();
     assert!(asked.start.intent.rollback);
     assert_eq!((asked.product, asked.to), (Product::Talos, version("1.13.8")));
-    let mut half = seen("1.13.8", "1.35.0");
+    let mut half = observed("1.13.8", "1.35.0");
     half.nodes.get_mut(&"cp-1".into()).expect("a node").talos = version("1.13.9");
     let reverted = |phase| {
         let case = Case::new().run(Product::Talos, phase);
-        Case { seen: Some(Ok(half.clone())), ..case }.versions("v1.13.8", "v1.35.0")
+        Case { observed: Some(Ok(half.clone())), ..case }.versions("v1.13.8", "v1.35.0")
     };
     let back = reverted(RunPhase::Cancelled).begins();
     assert!(back.start.intent.rollback, "Git was reverted while it ran");
@@ -380,7 +380,7 @@ fn what_is_older_needs_a_word_or_an_unfinished_run() {
 fn impossible_versions_are_refused() {
     for (talos, kubernetes) in [("v1.99.0", "v1.35.0"), ("v1.12.11", "v1.36.0")] {
         let mut case = Case::new().versions(talos, kubernetes);
-        case.seen = Some(Ok(seen("1.12.4", "1.34.0")));
+        case.observed = Some(Ok(observed("1.12.4", "1.34.0")));
         assert_eq!(case.outcome(), (State::Ready, Reason::Refused, NextAction::Idle), "{talos}");
     }
     let unreadable = Case::new().versions("latest", "v1.35.0");
@@ -416,7 +416,7 @@ fn versions_of_another_operator_start_nothing() {
 #[test]
 fn a_cluster_that_was_not_seen_is_observed_first() {
     let mut case = Case::talos();
-    case.seen = None;
+    case.observed = None;
     assert_eq!(case.decide(), Decision { update: None, next: NextAction::Observe });
     case.hub.control_planes[0].status = None;
     assert_eq!(case.outcome(), (State::Pending, Reason::Waiting, NextAction::Observe));
@@ -424,16 +424,16 @@ fn a_cluster_that_was_not_seen_is_observed_first() {
     assert_eq!(imported.outcome(), (State::Bootstrapped, Reason::Waiting, NextAction::Observe));
     // Rule 10.
     let mut away = Case::talos();
-    away.seen = Some(Err("no answer within 10 s"));
+    away.observed = Some(Err("no answer within 10 s"));
     assert_eq!(away.outcome(), (State::Ready, Reason::Unreachable, NextAction::Idle));
 }
 
 #[test]
 fn machines_that_are_no_nodes_are_waited_for() {
     let without = |names: &[&str]| {
-        let mut now = seen("1.13.8", "1.35.0");
+        let mut now = observed("1.13.8", "1.35.0");
         now.nodes.retain(|name, _| !names.contains(&name.0.as_str()));
-        let mut case = Case { seen: Some(Ok(now)), ..Case::talos() };
+        let mut case = Case { observed: Some(Ok(now)), ..Case::talos() };
         case.hub.control_planes[0].status = None;
         case
     };

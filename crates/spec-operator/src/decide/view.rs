@@ -9,9 +9,9 @@ use upgrade_core::snapshot::NodeName;
 use super::facts::{Decision, Facts, NextAction, Run};
 use super::show::{Situation, Update, update};
 use crate::adoption::{Adoptable, Adoption, adoption};
-use crate::asks::{self, Word};
+use crate::asks::{self, Asked};
 use crate::nodes::Matching;
-use crate::path::Seen;
+use crate::path::Observed;
 use crate::unit::{Kind, Machine, Unit};
 
 /// An object with versions: its kind and its name.
@@ -27,19 +27,20 @@ pub(super) struct View<'a> {
     /// The unit without the versions that do not count.
     pub(super) wanted: Unit,
     /// What the user asks for now.
-    pub(super) word: Word,
+    pub(super) asked: Asked,
 }
 
 impl<'a> View<'a> {
     pub(super) fn of(facts: &'a Facts<'a>) -> Self {
         let Facts { objects, unit, steering, retry, .. } = *facts;
-        let seen = facts.seen.and_then(Result::ok);
-        let matching = seen.map(|seen| Matching::of(unit, &seen.identities())).unwrap_or_default();
+        let observed = facts.observed.and_then(Result::ok);
+        let matching =
+            observed.map(|observed| Matching::of(unit, &observed.identities())).unwrap_or_default();
         let adoptions = adoptions(facts, &matching);
         let wanted = counted(unit, &adoptions);
         let retry = retry.map(ToOwned::to_owned);
-        let word = Word::of(objects, unit, steering.rollback, retry);
-        Self { facts, matching, adoptions, wanted, word }
+        let asked = Asked::of(objects, unit, steering.rollback, retry);
+        Self { facts, matching, adoptions, wanted, asked }
     }
 
     /// The run, if it is under way.
@@ -47,8 +48,8 @@ impl<'a> View<'a> {
         self.facts.run.filter(|run| run.is_active())
     }
 
-    pub(super) fn seen(&self) -> Option<&'a Seen> {
-        self.facts.seen.and_then(Result::ok)
+    pub(super) fn observed(&self) -> Option<&'a Observed> {
+        self.facts.observed.and_then(Result::ok)
     }
 
     /// The node of a machine.
@@ -59,7 +60,7 @@ impl<'a> View<'a> {
     /// Whether the machine runs what is wanted of it; false if that is not known.
     pub(super) fn fits(&self, index: usize) -> bool {
         let wanted = &self.wanted.machines[index];
-        fits(wanted, self.node_of(index), self.seen())
+        fits(wanted, self.node_of(index), self.observed())
     }
 
     pub(super) fn decision(&self, situation: &Situation, next: NextAction) -> Decision {
@@ -68,22 +69,22 @@ impl<'a> View<'a> {
     }
 }
 
-fn fits(machine: &Machine, node: Option<&NodeName>, seen: Option<&Seen>) -> bool {
-    let runs = node.zip(seen).and_then(|(node, seen)| seen.nodes.get(node));
+fn fits(machine: &Machine, node: Option<&NodeName>, observed: Option<&Observed>) -> bool {
+    let runs = node.zip(observed).and_then(|(node, observed)| observed.nodes.get(node));
     runs.is_some_and(|runs| machine.talos.as_ref().is_none_or(|wanted| runs.talos == *wanted))
 }
 
 fn adoptions(facts: &Facts<'_>, matching: &Matching) -> BTreeMap<Object, Adoption> {
     let Facts { objects, unit, .. } = *facts;
-    let seen = facts.seen.and_then(Result::ok);
+    let observed = facts.observed.and_then(Result::ok);
     let nodes: BTreeMap<usize, &NodeName> =
         matching.machine_of.iter().map(|(name, at)| (*at, name)).collect();
     let all_fit = |own: &dyn Fn(&Machine) -> bool| {
         let mut machines = unit.machines.iter().enumerate().filter(|(_, machine)| own(machine));
-        seen.is_some() && machines.all(|(at, it)| fits(it, nodes.get(&at).copied(), seen))
+        observed.is_some() && machines.all(|(at, it)| fits(it, nodes.get(&at).copied(), observed))
     };
-    let kubernetes = seen.zip(unit.kubernetes.as_ref()).is_some_and(|(seen, wanted)| {
-        seen.kubernetes.lowest == *wanted && seen.kubernetes.newest == *wanted
+    let kubernetes = observed.zip(unit.kubernetes.as_ref()).is_some_and(|(observed, wanted)| {
+        observed.kubernetes.lowest == *wanted && observed.kubernetes.newest == *wanted
     });
     let mut all = BTreeMap::new();
     let mut adopt_all = false;

@@ -47,11 +47,11 @@ fn a_job_is_told_by_its_own_process() {
 
 #[test]
 fn a_run_of_kubernetes_is_judged_by_the_cluster() {
-    let completed = |now: Option<Result<Seen, &'static str>>, job| {
+    let completed = |now: Option<Result<Observed, &'static str>>, job| {
         let case = Case::new().run(Product::Kubernetes, RunPhase::Completed).job(job);
-        Case { seen: now, ..case }.state("UpgradingKubernetes")
+        Case { observed: now, ..case }.state("UpgradingKubernetes")
     };
-    let there = || Some(Ok(seen("1.13.9", "1.35.0")));
+    let there = || Some(Ok(observed("1.13.9", "1.35.0")));
     let (state, _, next) = completed(None, Job::Ended).outcome();
     assert_eq!((state, next), (State::UpgradingKubernetes, NextAction::Observe), "rule 2");
     let (state, _, next) = completed(Some(Err("no answer")), Job::Ended).outcome();
@@ -68,7 +68,7 @@ fn a_run_of_kubernetes_is_judged_by_the_cluster() {
     let succeeded = condition(conditions, ConditionType::KubernetesUpgradeSucceeded);
     assert_eq!(succeeded.holds, Some(true));
     // The Job ended well, the cluster did not.
-    let behind = || Some(Ok(seen("1.13.9", "1.34.0")));
+    let behind = || Some(Ok(observed("1.13.9", "1.34.0")));
     let (state, reason, next) = completed(behind(), Job::Ended).outcome();
     assert_eq!((state, reason), (State::KubernetesUpgradeFailed, Reason::Failed));
     assert_eq!(next, NextAction::EndJob);

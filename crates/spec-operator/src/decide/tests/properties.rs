@@ -13,7 +13,7 @@ use crate::test_objects::owned;
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each varies on its own")]
 struct Moment {
-    seen: Option<Result<(&'static str, &'static str), ()>>,
+    observed: Option<Result<(&'static str, &'static str), ()>>,
     absent: bool,
     run: Option<(Product, RunPhase)>,
     job: Job,
@@ -32,7 +32,7 @@ fn moment() -> impl Strategy<Value = Moment> {
             prop::sample::select(vec!["1.34.0", "1.35.0"]),
         )
     };
-    let seen = prop_oneof![
+    let observed = prop_oneof![
         1 => Just(None),
         1 => Just(Some(Err(()))),
         3 => versions().prop_map(|both| Some(Ok(both))),
@@ -54,18 +54,9 @@ fn moment() -> impl Strategy<Value = Moment> {
         prop::sample::select(vec!["v1.34.0", "v1.35.0"]),
     );
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.2));
-    (seen, run, job, mode, wanted, flags).prop_map(
-        |(seen, run, job, mode, (talos, kubernetes), (paused, settled, inline, absent))| Moment {
-            seen,
-            absent,
-            run,
-            job,
-            mode,
-            paused,
-            talos,
-            kubernetes,
-            settled,
-            inline,
+    (observed, run, job, mode, wanted, flags).prop_map(
+        |(observed, run, job, mode, (talos, kubernetes), (paused, settled, inline, absent))| {
+            Moment { observed, absent, run, job, mode, paused, talos, kubernetes, settled, inline }
         },
     )
 }
@@ -74,13 +65,13 @@ fn moment() -> impl Strategy<Value = Moment> {
 fn case(hub: &Hub, moment: &Moment) -> Case {
     let mut case = Case { hub: hub.clone(), ..Case::new() };
     case = case.versions(moment.talos, moment.kubernetes);
-    case.seen = moment.seen.map(|seen| {
-        let (talos, kubernetes) = seen.map_err(|()| "no answer")?;
-        let mut seen = super::seen(talos, kubernetes);
+    case.observed = moment.observed.map(|observed| {
+        let (talos, kubernetes) = observed.map_err(|()| "no answer")?;
+        let mut observed = super::observed(talos, kubernetes);
         if moment.absent {
-            seen.nodes.clear();
+            observed.nodes.clear();
         }
-        Ok(seen)
+        Ok(observed)
     });
     case = case.annotate(spec_api::RECONCILE_MODE, moment.mode);
     case = case.annotate(annotation::PAUSE, if moment.paused { "true" } else { "false" });
@@ -177,7 +168,7 @@ proptest! {
         prop_assert_eq!(&case.job, &Job::Absent);
         prop_assert!(!moment.paused && moment.settled && !moment.absent);
         prop_assert!(!matches!(moment.mode, "disable" | "dryrun"));
-        prop_assert!(matches!(moment.seen, Some(Ok(_))));
+        prop_assert!(matches!(moment.observed, Some(Ok(_))));
         let intent = &begin.start.intent;
         let talos = intent.talos.is_some() || intent.nodes.values().any(|it| it.talos.is_some());
         prop_assert_ne!(talos, intent.kubernetes.is_some());

@@ -27,9 +27,9 @@ fn every_reason_is_one_of_ready_under_way_stuck_or_paused() {
     let mut unsupported = Case::new();
     unsupported.hub.control_planes[0].spec.mode = "container".to_owned();
     let mut away = Case::new();
-    away.seen = Some(Err("no answer"));
+    away.observed = Some(Err("no answer"));
     let mut absent = Case::new();
-    absent.seen.as_mut().expect("seen").as_mut().expect("seen").nodes.clear();
+    absent.observed.as_mut().expect("observed").as_mut().expect("observed").nodes.clear();
     let mut adopted = Case::talos();
     adopted.hub.control_planes[0].status.as_mut().expect("a status").observed_generation = None;
     adopted.hub.workers[0].spec.version = None;
@@ -57,13 +57,13 @@ fn a_run_is_shown_on_every_object_that_it_changes() {
         ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|address| owned(owner.0, owner.1, address)),
     );
     case.hub.machines.push(owned("blue", "TalosWorker", "10.0.0.11"));
-    let now = case.seen.as_mut().expect("seen").as_mut().expect("seen");
+    let now = case.observed.as_mut().expect("observed").as_mut().expect("observed");
     now.nodes.get_mut(&"cp-1".into()).expect("a node").talos = version("1.13.9");
     let (update, _) = case.shown();
     let own = &update.control_plane;
     assert_eq!((own.state, own.progress.as_str()), (State::Upgrading, "1/5"));
     assert_eq!(own.run.as_deref(), Some("prod-1"));
-    assert_eq!(own.talos, Some(version("1.13.8")), "the lowest that was seen, not the spec's");
+    assert_eq!(own.talos, Some(version("1.13.8")), "the lowest that was observed, not the spec's");
     assert_eq!(condition(&own.conditions, ConditionType::Progressing).holds, Some(true));
     let pool = &update.workers["blue"];
     assert_eq!((pool.state, pool.progress.as_str()), (WorkerState::Upgrading, "0/2"));
@@ -117,7 +117,7 @@ fn a_held_pool_and_a_machine_that_is_to_join_are_shown() {
     let pool = condition(&update.workers["blue"].conditions, ConditionType::Ready);
     assert_eq!((pool.reason, pool.holds), (Reason::Paused, Some(false)));
     assert_eq!(update.machines["blue-10.0.0.12"].state, MachineState::Available);
-    let now = case.seen.as_mut().expect("seen").as_mut().expect("seen");
+    let now = case.observed.as_mut().expect("observed").as_mut().expect("observed");
     now.nodes.remove(&"blue-2".into());
     let (update, _) = case.shown();
     assert_eq!(update.machines["blue-10.0.0.12"].state, MachineState::Pending);
