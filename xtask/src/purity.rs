@@ -22,7 +22,8 @@ const PURE: &[(&str, &str)] = &[
 /// single front ends, and the crates that have them.
 const NEUTRAL: (&str, &str) = ("upgrade-controller", "crates/upgrade-controller/src");
 const FRONT_END_KINDS: [&str; 2] = ["KubernetesCluster", "TalosControlPlane"];
-const FRONT_END_CRATES: [&str; 3] = ["annotation-operator", "spec-api", "vitistack-api"];
+const FRONT_END_CRATES: [&str; 4] =
+    ["annotation-operator", "spec-api", "spec-operator", "vitistack-api"];
 
 /// Crates with a runtime, a network or a clock. A name also stands for its family: `kube` for
 /// `kube-client`.

@@ -74,7 +74,7 @@ fn in_progress(facts: &Facts<'_>, run: &RunView) -> Decision {
     let request = facts.request;
     let (act, reason, message) = if request.reset || !run.is_wanted(request) {
         (NextAction::Cancel, Reason::InProgress, messages::stopping(run))
-    } else if let Some(by) = &request.pause {
+    } else if let Some(by) = &request.steering.pause {
         (NextAction::Pause { by: by.clone() }, Reason::Paused, messages::paused(run, by))
     } else {
         (NextAction::Drive, Reason::InProgress, messages::in_progress(run))

@@ -233,7 +233,7 @@ impl Annotations {
 
     /// A run to a target, as the annotations want it.
     fn start(&self, request: &UpgradeRequest, product: Product, target: Version) -> Start {
-        let rollback = request.rollback;
+        let rollback = request.steering.rollback;
         let mut intent = Intent { rollback, prefer: Preference::TalosFirst, ..Intent::default() };
         match product {
             Product::Talos => intent.talos = Some(target),

@@ -1,23 +1,8 @@
 //! The names of what is written, by product.
 
+pub use upgrade_api::annotation::{ACCEPT_OUTAGE, FOREIGN_NODES, PRUNE, REBOOT_MODE};
 use upgrade_core::product::Product;
 use vitistack_api::{annotation, status};
-
-/// `true` accepts that the API is away while a lone control plane reboots.
-/// Without it a cluster with one or two control planes is left alone (rule 1).
-pub const ACCEPT_OUTAGE: &str = "upgrade.vitistack.io/accept-outage";
-
-/// What is deleted of the objects that left Talos's manifests: `none`, `safe` or
-/// `all`.
-pub const PRUNE: &str = "upgrade.vitistack.io/prune";
-
-/// How nodes are rebooted into another Talos: `default`, `powercycle` or
-/// `powercycle-first`.
-pub const REBOOT_MODE: &str = "upgrade.vitistack.io/reboot-mode";
-
-/// Kubernetes nodes that are not Talos machines of the cluster, by name, with commas
-/// between them: they are neither waited for nor upgraded (rule 10).
-pub const FOREIGN_NODES: &str = "upgrade.vitistack.io/foreign-nodes";
 
 /// Both products, in the order in which they are upgraded.
 pub const PRODUCTS: [Product; 2] = [Product::Talos, Product::Kubernetes];

@@ -24,6 +24,7 @@ pub mod model;
 pub mod pki;
 pub mod schedule;
 pub mod schematic;
+pub mod secrets_bundle;
 pub mod server;
 pub mod store;
 pub mod talosconfig;

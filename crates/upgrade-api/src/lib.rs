@@ -1,10 +1,12 @@
-//! The kinds of this project, whichever front end uses them: [`UpgradeRun`].
+//! The kinds of this project, whichever front end uses them: [`UpgradeRun`]. Also the
+//! annotations that several front ends read.
 //!
 //! The definition in `crds/` is written by hand and is the contract; the type reads what
 //! is needed of it and is tested against it. It ignores fields that it does not know and
 //! has a default for every field that is absent, so that one odd object does not end a
 //! watch.
 
+pub mod annotation;
 mod definition;
 pub mod label;
 mod resource;

@@ -1,5 +1,6 @@
 //! The controller behind every front end that serves clusters from one hub. It knows no kind
-//! of a front end: [`front_end`] is the seam, and [`cluster`] says what crosses it.
+//! of a front end: [`front_end`] is the seam, and [`cluster`] says what crosses it. [`steering`]
+//! reads the annotations that mean the same to every front end.
 //!
 //! - [`reconciler`] serves one cluster: it reads, decides, shows and drives, and its failures
 //!   stay in it. [`fleet`] keeps one for each object, [`controller`] puts the parts together.
@@ -39,6 +40,7 @@ pub mod rlimit;
 pub mod run;
 pub mod serve;
 pub mod shard;
+pub mod steering;
 pub mod version_probe;
 pub mod versions;
 pub mod versions_observed;

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+pub use upgrade_api::annotation::{MAX_UNAVAILABLE, ORDER, PAUSE, ROLLBACK};
+
 /// What all of them begin with.
 pub const PREFIX: &str = "upgrade.vitistack.io/";
 
@@ -35,18 +37,6 @@ pub const KUBERNETES_MESSAGE: &str = "upgrade.vitistack.io/kubernetes-message";
 /// How many nodes are done, like `2/5`. Set by the operator.
 pub const KUBERNETES_PROGRESS: &str = "upgrade.vitistack.io/kubernetes-progress";
 
-/// `true`: nothing new is started; what is in flight reaches a safe state.
-/// **Set by the user.**
-pub const PAUSE: &str = "upgrade.vitistack.io/pause";
-/// `workers-first` (the default) or `control-planes-first`.
-/// **Set by the user.**
-pub const ORDER: &str = "upgrade.vitistack.io/order";
-/// How many workers may be away at once: a number from 1, or `1%` to `100%`.
-/// **Set by the user.**
-pub const MAX_UNAVAILABLE: &str = "upgrade.vitistack.io/max-unavailable";
-/// `true`: a target that is older than the running version is a rollback, not a mistake.
-/// **Set by the user.**
-pub const ROLLBACK: &str = "upgrade.vitistack.io/rollback";
 /// `true`: forget a failed upgrade and its targets, once. **Set by the user.**
 pub const RESET: &str = "upgrade.vitistack.io/talos-reset-upgrade-state";
 /// Anything but nothing: the operator leaves the object alone. **Set by the

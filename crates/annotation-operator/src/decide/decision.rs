@@ -57,7 +57,7 @@ impl RunView {
     }
 
     pub(super) fn is_wanted(&self, request: &UpgradeRequest) -> bool {
-        request.targets(self.product, &self.to) && request.rollback == self.rollback
+        request.targets(self.product, &self.to) && request.steering.rollback == self.rollback
     }
 
     pub(super) fn progress(&self) -> String {

@@ -24,7 +24,7 @@ pub(super) fn without_run(facts: &Facts<'_>) -> Decision {
     let mut act = NextAction::Idle;
     let mut talos_is_done = true;
     if let Some(text) = request.target(Product::Talos) {
-        match target::check(Product::Talos, text, request.rollback, seen, facts.releases) {
+        match target::check(Product::Talos, text, request.steering.rollback, seen, facts.releases) {
             Ok(Target::There(version)) => {
                 messages::already(&mut talos, Product::Talos, &version, seen);
             }
@@ -39,7 +39,13 @@ pub(super) fn without_run(facts: &Facts<'_>) -> Decision {
         }
     }
     if let Some(text) = request.target(Product::Kubernetes) {
-        match target::check(Product::Kubernetes, text, request.rollback, seen, facts.releases) {
+        match target::check(
+            Product::Kubernetes,
+            text,
+            request.steering.rollback,
+            seen,
+            facts.releases,
+        ) {
             Ok(Target::There(version)) => {
                 messages::already(&mut kubernetes, Product::Kubernetes, &version, seen);
             }
@@ -70,7 +76,7 @@ fn begin(
     target: Version,
     report: &mut ProductStatus,
 ) -> NextAction {
-    if let Some(by) = &facts.request.pause {
+    if let Some(by) = &facts.request.steering.pause {
         messages::held(report, product, &target, by);
         return NextAction::Idle;
     }
@@ -97,7 +103,9 @@ fn unseen(facts: &Facts<'_>, why: &str, wanted: bool) -> Decision {
         let target = facts.request.target(product)?.parse().ok()?;
         Some(NextAction::Begin { product, target })
     });
-    let act = first.filter(|_| wanted && facts.request.pause.is_none()).unwrap_or(NextAction::Idle);
+    let act = first
+        .filter(|_| wanted && facts.request.steering.pause.is_none())
+        .unwrap_or(NextAction::Idle);
     Decision { update: Some(write), next: act }
 }
 

@@ -28,6 +28,7 @@ use crate::control::{self, ActiveFault, Ask, ControlReply};
 use crate::driver::Driver;
 use crate::model::NodeRole;
 use crate::pki::{Authority, Identity, PkiError};
+use crate::secrets_bundle;
 use crate::store::Store;
 use marker::mint;
 use prepare::Prepared;
@@ -113,6 +114,11 @@ impl Cluster {
     /// A talosconfig for another identity.
     pub fn talosconfig_for(&self, identity: &Identity) -> Result<String, PkiError> {
         mint(&self.shape, &self.places, &self.authority, identity)
+    }
+
+    /// The secrets of the cluster as `talosctl gen secrets` writes them; `None` once it stopped.
+    pub async fn secrets_bundle(&self) -> Option<String> {
+        self.driver.visit(|inside| secrets_bundle::write(inside.world.spec())).await
     }
 
     /// A kubeconfig for an administrator.
