@@ -97,7 +97,7 @@ impl Rule for Commands {
     fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
             TraceKind::User { command: UserCommand::Resume } => {
-                (self.quiet, self.written) = (None, false)
+                (self.quiet, self.written) = (None, false);
             }
             // A stop of a dead process has nothing to wait for.
             TraceKind::User { command: UserCommand::Stop }

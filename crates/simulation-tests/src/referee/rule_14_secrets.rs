@@ -38,7 +38,7 @@ impl Rule for Secrets {
     fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
             TraceKind::Reported { event, .. } => {
-                found.extend(self.search("an event", event, scene))
+                found.extend(self.search("an event", event, scene));
             }
             TraceKind::Wrote { runner, entry } => {
                 found.extend(self.search("a journal entry", entry, scene));
