@@ -429,6 +429,19 @@ fn a_cluster_that_was_not_seen_is_observed_first() {
 }
 
 #[test]
+fn an_address_that_is_not_known_yet_starts_nothing_and_stops_nothing() {
+    // Rule 10.
+    let mut case = Case::talos();
+    let metal = case.hub.workers[0].spec.metal_spec.as_mut().expect("machines");
+    metal.machines[1].address = None;
+    metal.machines[1].machine_ref =
+        Some(serde_json::from_value(json!({"kind": "Server", "name": "a"})).expect("readable"));
+    assert_eq!(case.outcome(), (State::Ready, Reason::Waiting, NextAction::Idle));
+    let running = case.run(Product::Talos, RunPhase::Running);
+    assert_eq!(running.decide().next, NextAction::Drive);
+}
+
+#[test]
 fn machines_that_are_no_nodes_are_waited_for() {
     let without = |names: &[&str]| {
         let mut now = observed("1.13.8", "1.35.0");
