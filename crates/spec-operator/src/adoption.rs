@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn first_sight_starts_nothing() {
-        // Rule 13: a default is nobody's word.
+        // Rule 13: a default was not written by a user.
         for state in ["Ready", "Available", "UpgradingKubernetes", "something else"] {
             let object = adopted(|object| {
                 object.status.as_mut().expect("a status").state = state.to_owned();

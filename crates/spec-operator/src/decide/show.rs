@@ -2,7 +2,7 @@
 //!
 //! `Ready` is true only where everything is as wanted; `Reconciling` and `Stalled` are there only
 //! while they are true, as kstatus expects. Every condition and the status have the generation
-//! that was decided on, so that nobody takes an old `Ready` for an answer to a new spec.
+//! that was decided on, so that an old `Ready` is no answer to a new spec.
 
 use std::collections::BTreeMap;
 

@@ -106,7 +106,7 @@ fn a_machine_has_its_own_version_and_image_or_its_parents() {
     assert_eq!(image(2).as_deref(), Some("ghcr.io/b/installer:v1.13.9"));
     assert_eq!(image(3), None, "another parent's");
     assert_eq!(unit.machines[1].talos, Some(Version::new(1, 12, 4)));
-    assert_eq!(unit.kubernetes, None, "nobody wrote one");
+    assert_eq!(unit.kubernetes, None, "none is written");
 }
 
 #[test]
