@@ -147,10 +147,10 @@ impl Hub {
                 "/apis/vitistack.io/v1alpha1/namespaces/{NAMESPACE}/kubernetesclusters/{name}"
             );
             let key = "upgrade.vitistack.io/talos-target";
-            let patch = json!({"metadata": {"annotations": {key: target}}});
+            let body = json!({"metadata": {"annotations": {key: target}}});
             all.spawn(async move {
                 let _permit = width.acquire_owned().await.expect("open");
-                send(&client, "PATCH", &path, &patch).await;
+                send(&client, "PATCH", &path, &body).await;
             });
         }
         all.join_all().await;

@@ -1,6 +1,8 @@
 //! Transfers etcd leadership, if the node has it (rule 1).
 
+use jiff::SignedDuration;
 use upgrade_core::guard;
+use upgrade_core::jiff;
 use upgrade_core::mutant::Mutant;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{Fact, NodeName};
@@ -8,6 +10,9 @@ use upgrade_core::snapshot::{Fact, NodeName};
 use super::wait::{Probe, Wait};
 use super::{Completion, Step};
 use crate::io::{Applied, EtcdAdmin as _, Io, Machine, Machines as _};
+
+/// How long a request that is not received is sent again. A rollback does not wait longer (rule 12).
+const SENT_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
     let machine = step.machine()?;
@@ -18,14 +23,26 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
         return Ok(Completion::Skipped(format!("{leads} leads etcd")));
     }
     step.report_text(format!("{node} transfers etcd leadership"));
-    step.permitted()?;
-    match step.io.etcd().forfeit(machine).await {
-        Err(error) if error.applied == Applied::No => return Err(error.failure),
-        Ok(()) | Err(_) => {}
-    }
+    request(step, machine).await?;
     let next = leader(step, machine, &members, Some(node)).await?;
     step.report_text(format!("{next} leads etcd now"));
     Ok(Completion::Done)
+}
+
+/// Sends the request, again if it was certainly not received: a single connection that is refused
+/// must not let the leader reboot (rule 1).
+async fn request<I: Io>(step: &Step<I>, machine: &Machine) -> Result<(), Failure> {
+    let text = format!("{} was not asked to transfer etcd leadership", machine.name);
+    let until = step.now().saturating_add(SENT_AGAIN).unwrap_or(step.deadline);
+    let wait = Wait::new(FailureKind::Unavailable, text).until(until);
+    wait.poll(step, || async {
+        step.permitted()?;
+        match step.io.etcd().forfeit(machine).await {
+            Err(error) if error.applied == Applied::No => Probe::or_fail(Err(error)),
+            Ok(()) | Err(_) => Ok(Probe::Found(())),
+        }
+    })
+    .await
 }
 
 /// The leader, once all members that answer agree on another one than `not`.

@@ -36,8 +36,13 @@ pub(super) fn lifts(state: &State, tried: &Tried, snapshot: &Snapshot) -> Vec<Li
 /// Everything planned is done. The run is over when no node of the cluster has a cordon of an
 /// earlier run, or when that took too long (rule 11).
 pub(super) fn over(plan: &Plan, state: &State, snapshot: &Snapshot, now: Timestamp) -> Decision {
-    let mut left = state.inherited_cordons().iter();
-    let Some(node) = left.find(|node| snapshot.nodes.contains_key(*node)) else {
+    // A node without a known machine has not left the cluster (rule 10): it may be booting.
+    let is_there = |node: &&NodeName| {
+        let unmatched = snapshot.unmatched.contains_key(*node);
+        snapshot.nodes.contains_key(*node)
+            || (unmatched && !plan.policy.foreign_nodes.contains(*node))
+    };
+    let Some(node) = state.inherited_cordons().iter().find(is_there) else {
         return Decision::Done;
     };
     let reason = WaitReason::CordonLeft { node: node.clone() };

@@ -62,6 +62,33 @@ fn a_cordon_of_an_earlier_run_holds_others_back() {
 }
 
 #[test]
+fn a_run_is_not_done_while_a_node_without_a_machine_may_have_a_cordon() {
+    // Rules 7 and 10: its machine is booting, and nothing is known of it at the moment.
+    let mut snapshot = cluster(3, 3, "1.13.1", "1.33.4");
+    talos(&mut snapshot, "worker-3").version = version("1.13.9");
+    let mut world = world(snapshot, &policy());
+    kubernetes(&mut world.truth, "worker-3").ready = false;
+    world.write(Record::Began);
+    world.write(Record::Inherited { cordons: ["worker-3".into()].into(), armed: [].into() });
+    assert!(matches!(world.run(), End::Halted(_)), "{}", world.trace());
+    let halts = |entry: &Entry| matches!(entry.record, Record::Halted { .. });
+    let halt = world.entries.iter().position(halts).expect("it halted");
+    let state = State::fold(&world.plan, &world.entries[..halt]).unwrap();
+    for (unmatched, foreign) in [(true, false), (true, true), (false, false)] {
+        let mut snapshot = world.truth.clone();
+        snapshot.nodes.remove(&NodeName::from("worker-3"));
+        if unmatched {
+            snapshot.unmatched.insert("worker-3".into(), Unmatched::because("no answer"));
+        }
+        let mut plan = world.plan.clone();
+        plan.policy.foreign_nodes.extend(foreign.then(|| "worker-3".into()));
+        let decision = decide(&plan, &state, &Tried::default(), &snapshot, world.now);
+        let done = matches!(decision, Decision::Done);
+        assert_eq!(done, !unmatched || foreign, "{decision:?}");
+    }
+}
+
+#[test]
 fn a_run_that_halts_lifts_its_cordon_later_if_it_could_not_at_once() {
     let mut policy = policy();
     policy.retries.attempts = 1;
