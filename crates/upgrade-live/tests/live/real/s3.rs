@@ -16,7 +16,7 @@ use upgrade_engine::io::{Io as _, Machines as _};
 use upgrade_engine::snapshots::{SnapshotStore as _, take_from_any};
 use upgrade_live::{Live, LiveSnapshots, Options};
 
-use crate::{Still, TALOS_1_14, Told, World};
+use crate::{RecordedProgress, Still, TALOS_1_14, World};
 
 fn store(server: &S3Server) -> S3Snapshots {
     let address = format!("s3://backups/east?endpoint={}", server.endpoint());
@@ -44,8 +44,8 @@ async fn etcd_starts_from_a_snapshot_in_s3() {
     let live = Live::connect(&options, Still).await.expect("usable files");
     let (_, machines) = live.machines().list().await.expect("machines");
     let members = machines.into_iter().filter(|machine| machine.role == Role::ControlPlane);
-    let told = Told::default();
-    let taken = take_from_any(&live, "east", members.collect(), 2, &told, || Ok(())).await;
+    let progress = RecordedProgress::default();
+    let taken = take_from_any(&live, "east", members.collect(), 2, &progress, || Ok(())).await;
     let Proof::EtcdSnapshot { location, bytes, .. } = taken.expect("a snapshot") else {
         panic!("another proof");
     };
