@@ -1,7 +1,7 @@
 //! A snapshot in a real S3 server, and the real etcd that starts from it.
 
-use std::net::TcpListener;
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ async fn etcd_starts_from_a_snapshot_in_s3() {
     let status = etcdutl(&["snapshot", "status", &shown(&database), "--write-out", "json"]);
     let status: Value = serde_json::from_str(&status).expect("JSON");
     assert!(status["totalKey"].as_u64() > Some(0), "{status}");
-    assert!(Etcd::start(&data).is_healthy().await);
+    Etcd::start(&data).wait_until_healthy().await;
 }
 
 #[tokio::test]
@@ -92,43 +92,52 @@ fn etcdutl(arguments: &[&str]) -> String {
 /// A real etcd, which ends with the test.
 struct Etcd {
     process: Child,
-    port: u16,
+    log: PathBuf,
 }
 
 impl Etcd {
     fn start(data: &Path) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
-        let url = format!("http://127.0.0.1:{port}");
+        let log = data.with_extension("log");
+        // It chooses its ports itself: a port that was free a moment ago may be taken.
+        let url = "http://127.0.0.1:0";
         let process = Command::new(tool("etcd"))
             .env_clear()
-            .args(["--data-dir", &shown(data), "--listen-peer-urls", "http://127.0.0.1:0"])
-            .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+            .args(["--data-dir", &shown(data), "--listen-peer-urls", url])
+            .args(["--listen-client-urls", url, "--advertise-client-urls", url])
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(File::create(&log).expect("a log"))
             .spawn()
             .expect("etcd starts");
-        Self { process, port }
+        Self { process, log }
     }
 
-    async fn is_healthy(&self) -> bool {
+    async fn wait_until_healthy(mut self) {
         let begun = now();
-        while begun.elapsed() < PATIENCE / 10 {
+        while begun.elapsed() < PATIENCE && self.process.try_wait().expect("a child").is_none() {
             if self.health().await.is_some_and(|reply| reply.contains("\"health\":\"true\"")) {
-                return true;
+                return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        false
+        panic!("etcd is not healthy: {}", std::fs::read_to_string(&self.log).unwrap_or_default());
     }
 
     async fn health(&self) -> Option<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.ok()?;
+        let mut stream = TcpStream::connect(self.address()?).await.ok()?;
         stream.write_all(b"GET /health HTTP/1.0\r\n\r\n").await.ok()?;
         let mut reply = String::new();
         stream.read_to_string(&mut reply).await.ok()?;
         Some(reply)
+    }
+
+    /// Where it serves clients, which only its log tells.
+    fn address(&self) -> Option<String> {
+        let log = std::fs::read_to_string(&self.log).ok()?;
+        let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let serves = |line: &Value| {
+            line["msg"].as_str().is_some_and(|text| text.starts_with("serving client traffic"))
+        };
+        lines.find(serves)?["address"].as_str().map(str::to_owned)
     }
 }
 
