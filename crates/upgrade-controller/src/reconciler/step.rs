@@ -128,15 +128,21 @@ pub(super) fn step(known: &Known, decided: Option<&NextAction>, now: Instant) ->
 }
 
 fn carry_out(known: &Known, decided: &NextAction, now: Instant) -> Step {
+    // A run that never began has nothing in flight: it is not begun only to be stopped (rule 12).
+    let waits = known.run == Some(RunPhase::Pending) && known.driver == DriverState::None;
     // A run that is paused already is paused without a driver, so it needs no lease.
-    let paused = matches!(decided, NextAction::Pause { .. }) && known.run == Some(RunPhase::Paused);
+    let paused = matches!(decided, NextAction::Pause { .. })
+        && (waits || known.run == Some(RunPhase::Paused));
     let driven = match decided {
-        NextAction::Drive | NextAction::Cancel => true,
+        NextAction::Drive => true,
+        NextAction::Cancel => !waits,
         NextAction::Pause { .. } => !paused,
         NextAction::Begin(_) | NextAction::Idle | NextAction::Observe | NextAction::Close => false,
     };
     let begins = matches!(decided, NextAction::Begin(_));
-    if (driven || begins) && known.lease == LeaseState::None {
+    // Under the lease its phase is read again: another process may have begun it (rule 9).
+    let ends = matches!(decided, NextAction::Cancel);
+    if (driven || begins || ends) && known.lease == LeaseState::None {
         return Step::TakeLease;
     }
     let fresh = known.observed_at.is_some_and(|observed| is_fresh(observed, now));
@@ -146,7 +152,7 @@ fn carry_out(known: &Known, decided: &NextAction, now: Instant) -> Step {
     let act = match decided {
         _ if driven => drive(known, now),
         NextAction::Begin(_) => Act::Begin,
-        NextAction::Close => Act::Close,
+        NextAction::Close | NextAction::Cancel => Act::Close,
         _ if known.hands_off => Act::Wait(None),
         NextAction::Observe => Act::Observe,
         _ if now < known.observe_at => Act::Wait(Some(known.observe_at)),
@@ -266,6 +272,23 @@ mod tests {
         let step = next(&paused, &pause());
         assert_eq!(step, Step::Act { show: true, release: true, act: Act::Observe });
         assert_eq!(act(&known(Some(RunPhase::Paused)), &pause()), Act::Observe);
+    }
+
+    #[tokio::test]
+    async fn a_run_that_never_began_is_not_begun_to_be_stopped() {
+        // Rule 12: nothing of it is in flight.
+        let pending = known(Some(RunPhase::Pending));
+        assert_eq!(act(&pending, &pause()), Act::Observe);
+        assert_eq!(next(&pending, &NextAction::Cancel), Step::TakeLease);
+        let held = Known { lease: LeaseState::Held, ..pending };
+        assert_eq!(act(&held, &pause()), Act::Observe);
+        assert_eq!(act(&held, &NextAction::Cancel), Act::Close);
+        assert_eq!(act(&held, &NextAction::Drive), Act::Resume);
+        // Its driver has started, and may have written more than we know.
+        let driven = Known { driver: DriverState::Drives, ..held };
+        for stop in [pause(), NextAction::Cancel] {
+            assert!(matches!(act(&driven, &stop), Act::Command { .. }), "{stop:?}");
+        }
     }
 
     #[tokio::test]

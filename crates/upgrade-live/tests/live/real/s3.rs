@@ -16,7 +16,7 @@ use upgrade_engine::io::{Io as _, Machines as _};
 use upgrade_engine::snapshots::{SnapshotStore as _, take_from_any};
 use upgrade_live::{Live, LiveSnapshots, Options};
 
-use crate::{RecordedProgress, Still, TALOS_1_14, World};
+use crate::{RecordedProgress, Still, TALOS_1_13, World};
 
 fn store(server: &S3Server) -> S3Snapshots {
     let address = format!("s3://backups/east?endpoint={}", server.endpoint());
@@ -35,7 +35,7 @@ async fn etcd_starts_from_a_snapshot_in_s3() {
     // Rule 3: it is only worth something if it can be restored.
     let server = S3Server::start();
     server.bucket("backups");
-    let world = World::start(TALOS_1_14, 3, 0).await;
+    let world = World::start(TALOS_1_13, 3, 0).await;
     let options = Options {
         talosconfig: Some(world.folder.path().join("talosconfig")),
         snapshots: store(&server).into(),
