@@ -185,7 +185,7 @@ impl S3Snapshots {
         Ok(self.location(&path))
     }
 
-    /// Whoever finds a snapshot may restore from it, so that an unverified one must not stay.
+    /// An unverified snapshot must not stay: a user may restore from it.
     async fn remove_ours(&self, path: &Path, marker: &str) {
         if !self.is_ours(path, marker).await {
             return;

@@ -73,10 +73,10 @@ pub struct ControlPlaneSpec {
     /// A machine configuration with the keys of a cluster that is imported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_ref: Option<KeyReference>,
-    /// `reset` or `preserve`. No machine is ever reset, and users who ask for it are told so.
+    /// `reset` or `preserve`. No machine is ever reset; `reset` is reported as not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<String>,
-    /// Control planes are upgraded one at a time (rule 1); users who ask for more are told so.
+    /// Control planes are upgraded one at a time (rule 1); a higher number gets a warning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout_strategy: Option<RolloutStrategy>,
 }

@@ -12,7 +12,7 @@ use upgrade_core::secret::REDACTED;
 pub struct Hidden<T>(T);
 
 impl<T> Hidden<T> {
-    /// The value. Whoever calls this decides where it goes.
+    /// The value. The caller must keep it out of every output.
     pub fn expose(&self) -> &T {
         &self.0
     }

@@ -1,5 +1,5 @@
-//! The Job that upgrades Kubernetes: what its process is told. The same variables work by
-//! hand, without any operator.
+//! The Job that upgrades Kubernetes: the argument and variables of its process. The same
+//! variables work by hand, without any operator.
 
 /// The argument of the program.
 pub const COMMAND: &str = "upgrade-k8s";

@@ -77,7 +77,7 @@ pub struct TalosMachineSpec {
     /// Its parent, if it is a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_ref: Option<ObjectReference>,
-    /// `reset` or `preserve`. No machine is ever reset, and users who ask for it are told so.
+    /// `reset` or `preserve`. No machine is ever reset; `reset` is reported as not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<String>,
 }

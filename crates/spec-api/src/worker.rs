@@ -70,7 +70,7 @@ pub struct WorkerSpec {
     /// A machine configuration with the keys of a cluster that is imported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_ref: Option<KeyReference>,
-    /// `reset` or `preserve`. No machine is ever reset, and users who ask for it are told so.
+    /// `reset` or `preserve`. No machine is ever reset; `reset` is reported as not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<String>,
     /// How many of the pool may be away at once.

@@ -121,7 +121,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The file. Whoever calls this decides where it goes.
+    /// The file. The caller must keep it out of every output.
     pub fn talosconfig(&self) -> &[u8] {
         self.talosconfig.as_bytes()
     }

@@ -17,9 +17,9 @@
 //!    try (rule 5).
 //! 7. What cannot be observed, or is contradictory, starts nothing (rule 10).
 //! 8. Versions that the user did not write since the objects were adopted do not count.
-//! 9. A version that is older than what runs needs the user's asked, or is the way back out of a
-//!    run that did not end (rules 12 and 13).
-//! 10. Otherwise the first stretch of the way begins, of one product.
+//! 9. A version that is older than what runs needs the annotation `rollback`, unless an unfinished
+//!    run came from it (rules 12 and 13).
+//! 10. Otherwise the first stretch of the path begins, of one product.
 
 mod conditions;
 mod facts;

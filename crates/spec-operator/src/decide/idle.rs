@@ -92,8 +92,8 @@ fn missing(view: &View<'_>) -> Option<String> {
     ))
 }
 
-/// Whether the way leads back. A version below what runs needs the user's asked, unless it is what
-/// the last run, which did not end, came from: then the change itself is the word (rule 12).
+/// Whether this is a rollback. A version below what runs needs the annotation `rollback`, unless an
+/// unfinished run came from it: then the change of the spec is the request (rule 12).
 fn may_go_back(view: &View<'_>, below: &[Below]) -> Result<bool, String> {
     let Some(first) = below.first() else { return Ok(false) };
     if view.facts.steering.rollback {

@@ -36,8 +36,8 @@ pub(super) fn in_progress(view: &View<'_>, run: &Run) -> Decision {
     by_job(view, run)
 }
 
-/// What a run of this process is told. One of a Job is told by the Job's own process, which reads
-/// the same objects; only where none runs does the operator do it.
+/// The command for a run of this process. The process of a Job reads the same objects and commands
+/// its own run; the operator does so only where no Job runs.
 pub(super) fn command(view: &View<'_>, run: &Run, command: NextAction) -> NextAction {
     let Process::Operator { .. } = view.facts.process else { return command };
     let foreign = !view.facts.process.drives(run.product);

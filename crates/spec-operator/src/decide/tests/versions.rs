@@ -21,7 +21,7 @@ fn what_is_older_needs_a_word_or_an_unfinished_run() {
     assert_eq!(reverted(RunPhase::Halted).decide().next, NextAction::Close, "then the same");
     let (_, reason, _) = reverted(RunPhase::Completed).outcome();
     assert_eq!(reason, Reason::Refused, "a run that ended is not taken back by itself");
-    // A permission alone is no way back.
+    // A permission alone starts no rollback.
     let up = Case::talos().annotate(annotation::ROLLBACK, "true").begins();
     assert!(!up.start.intent.rollback);
 }
